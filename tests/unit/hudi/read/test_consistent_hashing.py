@@ -104,7 +104,7 @@ def test_a_bucket_whose_clustering_had_no_row_for_it(tmp_path: Path, version: in
     writer = [table.base("h", 3, [{"id": k, "ts": 1, "x": f"{k}1", "_hoodie_commit_time": t(1)} for k in "abc"])]
     block = table.data(4, [{"id": "a", "ts": 4, "x": "a4"}]) + table.deletes(4, {"b": None})
     table.log("h", 3, block)
-    table.log("i", 3, table.data(4, [{"id": "d", "ts": 4, "x": "d4"}]))
+    table.log("i", 3, table.data(4, [{"id": "d", "ts": 4, "x": "d4"}]) * 2)
     table.done(3, writer, action="replacecommit", completed=5, operation="CLUSTER", replaced={"": ["g"]})
     assert rows(table.open(), "x") == {"a": "a4", "c": "c1", "d": "d4"}
     assert changed(table.open(), "x", after=t(1)) == {"a": "a4", "b": "-D", "d": "d4"}

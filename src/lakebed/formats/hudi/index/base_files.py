@@ -21,6 +21,7 @@ from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
 
@@ -99,7 +100,12 @@ class OpenBaseFiles:
         """The places of those keys that a base file has."""
         assert file_slice.base is not None
         path = file_path(file_slice.partition, file_slice.base.name)
-        with self.store.open_input(path, file_slice.base.size) as source:
+        with (
+            decoding(
+                "a base file cannot be read", table=self.store.location, file=path, todo="Restore the file from a copy"
+            ),
+            self.store.open_input(path, file_slice.base.size) as source,
+        ):
             file = pq.ParquetFile(source)
             footer = file.metadata.metadata or {}
             candidates = np.arange(len(keys))

@@ -56,6 +56,7 @@ from lakebed.formats.hudi.slices import FileSlice, live_slices
 from lakebed.formats.hudi.timeline.properties import update_properties
 from lakebed.formats.hudi.write.statistics import column_ranges, columns_without_nan
 from lakebed.formats.hudi.write.wanted import named_columns
+from lakebed.kernel.decoding import decoding
 
 _MOST_COLUMNS = 32
 _ENABLING = {
@@ -169,8 +170,16 @@ class _Builder:
         for each in self._slices:
             if each.base is not None:
                 self._held()
-                with store.open_input(file_path(each.partition, each.base.name), each.base.size) as source:
-                    yield each, pq.ParquetFile(source)
+                path = file_path(each.partition, each.base.name)
+                with store.open_input(path, each.base.size) as source:
+                    with decoding(
+                        "a base file cannot be read",
+                        table=store.location,
+                        file=path,
+                        todo="Restore the file from a copy",
+                    ):
+                        file = pq.ParquetFile(source)
+                    yield each, file
 
     def _statistics(self, config: TableConfig, columns: Sequence[str], ids: Sequence[str]) -> list[GroupRecords]:
         written = tuple(

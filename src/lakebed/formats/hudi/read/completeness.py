@@ -124,8 +124,10 @@ def check_lost(
 
     `slices` are all slices of `partitions` in the view. `written` is what the view's commits wrote and replaced.
     Without `logs` only base files are checked. Files that archived commits wrote are not checked. Raises CorruptError
-    for the newest state, DataCleanedError for an older one.
+    for the newest state, DataCleanedError for an older one, and CorruptError for a log file that was cut short.
     """
+    if logs:
+        check_cut(state, view, slices)
     names = [s.base.name for s in slices if s.base is not None]
     names += [log.name for s in slices for log in s.logs]
     present = frozenset(names)
@@ -145,6 +147,29 @@ def check_lost(
                 continue
             if complete.lacks(by_group.get(key), time, stat, logs):
                 raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
+
+
+def check_cut(state: TableState, view: View, slices: Iterable[FileSlice]) -> None:
+    """Raise CorruptError for a log file that has fewer bytes than a commit of the active timeline says.
+
+    A base file that was cut short has no footer, so whoever opens it finds out.
+    """
+    sizes = {(part.partition, log.name): log.size for part in slices for log in part.logs}
+    if not sizes:
+        return
+    for time, commit in state.commits(view).items():
+        for stat in commit.stats:
+            size = sizes.get((stat.partition, stat.name), stat.size)
+            if size < stat.size:
+                raise CorruptError(
+                    "a log file was cut short after its commit",
+                    table=state.store.location,
+                    file=stat.path,
+                    instant=time,
+                    why=f"it has {size} bytes, and had {stat.size} when the commit {time} wrote it",
+                    todo="Restore the file from a copy, or take that commit and those after it back with "
+                    "table.rollback: rows of the commit are lost then",
+                )
 
 
 def _lost(state: TableState, path: str, instant: str) -> CorruptError:

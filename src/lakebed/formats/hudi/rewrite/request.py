@@ -23,6 +23,7 @@ from lakebed.formats.hudi.commit.heartbeat import has_heartbeat, stopped
 from lakebed.formats.hudi.commit.options import STRATEGY, FailedWrites
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.commit.rollback import failed_writes, is_failed_write
+from lakebed.formats.hudi.layout import parse_log_name
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
@@ -147,6 +148,19 @@ def refuse_under_way(context: WriteContext, instant: str, plan: Plan) -> None:
                 why=f"{STRATEGY.key} prefers writers",
                 todo=f"Run the plan {instant} again after the write, or withdraw it",
             )
+
+
+def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan) -> str:
+    """Table version 6 and older: why the plan of a compaction cannot be withdrawn, "" where it can. Log files that are
+    named by its instant would belong to no slice."""
+    if context.config.completion_times:
+        return ""
+    for part in plan.operations:
+        for info in context.store.list(part.partition).files:
+            parsed = parse_log_name(info.name)
+            if parsed is not None and parsed[0] == part.file_id and parsed[1].instant == instant:
+                return f"log files are named by it already: {info.path}"
+    return ""
 
 
 def unchanged(context: WriteContext, instant: str, plan: CompactionPlan) -> CompactionPlan:

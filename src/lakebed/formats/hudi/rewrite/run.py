@@ -32,6 +32,7 @@ from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.options import READ
+from lakebed.formats.hudi.read.completeness import check_cut
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.task import SliceReader
@@ -42,7 +43,7 @@ from lakebed.formats.hudi.rewrite.cluster_run import ClusteringRun, check_plan, 
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
-from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, unchanged
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, log_named_by, refuse_changed, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
@@ -148,6 +149,7 @@ class Rewrite:
         kept = [*listed] if keeping is None else keeping.kept(listed)
         written = state.written(view)
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
+        check_cut(state, view, slices)
         pending = pending_services(state.store, state.timeline)
         if self._logs_only:
             return plan_log_compaction(slices, pending, self.options, self._reader)
@@ -313,7 +315,7 @@ class Rewrite:
         for time, plan in plans.items():
             entry = self.state.timeline.by_time[time]
             compacts = isinstance(plan, CompactionPlan) and not self._logs_only
-            named = self._named_logs(time, plan) if compacts and isinstance(plan, CompactionPlan) else ""
+            named = log_named_by(self.context, time, plan) if compacts and isinstance(plan, CompactionPlan) else ""
             begun = entry.state == "inflight" and compacts
             why = "its run has begun" if begun else named
             if why:
@@ -326,16 +328,6 @@ class Rewrite:
                 forget_buckets(self.context, time)
         notes = tuple(f"{self._name} {time} is withdrawn" for time in gone)
         return RewriteResult(0, 0, 0, 0, 0, tuple(skipped), dry_run=dry_run, instants=tuple(gone), notes=notes)
-
-    def _named_logs(self, instant: str, plan: CompactionPlan) -> str:
-        if self.context.config.completion_times:
-            return ""
-        for part in plan.operations:
-            for info in self.context.store.list(part.partition).files:
-                parsed = parse_log_name(info.name)
-                if parsed is not None and parsed[0] == part.file_id and parsed[1].instant == instant:
-                    return f"log files are named by it already: {info.path}"
-        return ""
 
 
 def _result(

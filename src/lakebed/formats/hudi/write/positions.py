@@ -20,6 +20,7 @@ from lakebed.formats.hudi.layout import RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.decoding import decoding
 
 POSITION = "_lakebed_position"
 """The column of positions in changes, null where the base file has the key not at all or more than once."""
@@ -35,7 +36,13 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
     found: Int64s = np.full(len(keys), -1, np.int64)
     times: Int64s = np.zeros(len(keys), np.int64)
     seen = 0
-    with target.store.open_input(file_path(file_slice.partition, base.name), base.size) as source:
+    path = file_path(file_slice.partition, base.name)
+    with (
+        decoding(
+            "a base file cannot be read", table=target.store.location, file=path, todo="Restore the file from a copy"
+        ),
+        target.store.open_input(path, base.size) as source,
+    ):
         for batch in pq.ParquetFile(source).iter_batches(1 << 17, columns=[RECORD_KEY], use_threads=False):
             places = pc.index_in(batch.column(0), value_set=keys)
             at = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
