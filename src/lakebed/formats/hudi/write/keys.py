@@ -112,10 +112,11 @@ class RowKeys:
             text = _escaped(text) if self.url_encoded else text
             parts.append(pc.binary_join_element_wise(f"{name}=", text, "") if self.hive_style else text)
         paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
-        if pc.any(pc.match_substring_regex(paths, r"(^|[/\\])\.\.([/\\]|$)")).as_py():
+        if pc.any(pc.match_substring_regex(paths, r"(^|[/\\])\.\.?([/\\]|$)")).as_py():
             raise SchemaError(
-                f"partition column {', '.join(self.partition_fields)}: '..' would leave the table",
-                todo="Change the value, or create the table with hoodie.datasource.write.partitionpath.urlencode=true",
+                f"partition column {', '.join(self.partition_fields)}: a part '.' or '..' would leave its partition",
+                todo="Change the value, or create the table with hoodie.datasource.write.hive_style_partitioning=true "
+                "(where values have slashes, with hoodie.datasource.write.partitionpath.urlencode=true)",
             )
         return paths
 
