@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed.formats.hudi.layout import META_COLUMNS
 from tests.tables.hudi.fresh import KINDS
 
 SCHEMA = pa.schema(
@@ -102,8 +101,8 @@ def serve(table: lakebed.Table, service: str, merge_on_read: bool, logged: bool)
 @pytest.mark.parametrize("ordering", ["", "ts"])
 @pytest.mark.parametrize(("version", "kind"), KINDS)
 @settings(max_examples=10, deadline=None)
-@given(life=steps)
-def test_a_table_is_a_dictionary(version: int, kind: str, ordering: str, life: list[Any]) -> None:
+@given(life=steps, meta_columns=st.booleans())
+def test_a_table_is_a_dictionary(version: int, kind: str, ordering: str, life: list[Any], meta_columns: bool) -> None:
     model: dict[int, Row] = {}
     deleted: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +112,7 @@ def test_a_table_is_a_dictionary(version: int, kind: str, ordering: str, life: l
             "hoodie.table.ordering.fields": ordering,
             "hoodie.datasource.write.partitionpath.urlencode": True,
             "hoodie.table.cdc.enabled": (logged := bool(ordering) and kind == "COPY_ON_WRITE"),
+            "hoodie.populate.meta.fields": meta_columns or logged,
         }
         table = lakebed.create(Path(folder) / "t", "hudi", SCHEMA, ["id"], ["part"], options)
         for operation, given_rows, filling in life:
@@ -131,7 +131,7 @@ def test_a_table_is_a_dictionary(version: int, kind: str, ordering: str, life: l
                 deleted.update({row["id"] for row in data if operation == "delete" or row["kind"] == "-D"})
                 write(table, operation, data, filling)
                 apply(model, operation, data, bool(ordering))
-            found = table.read().read_all().drop_columns(list(META_COLUMNS)).to_pylist()
+            found = table.read(SCHEMA.names).read_all().to_pylist()
             assert sorted(found, key=repr) == sorted(
                 (({n: r[n] for n in SCHEMA.names}) for r in model.values()), key=repr
             ), operation

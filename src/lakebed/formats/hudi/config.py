@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakebed.errors import TableNotFoundError, UnsupportedError
 from lakebed.formats.hudi.codec.properties import parse_properties
-from lakebed.formats.hudi.codec.record_keys import KeyForm
-from lakebed.formats.hudi.keygen import KeyGenerator
+from lakebed.formats.hudi.codec.record_keys import KeyForm, has_key_text, is_spelled_alike
+from lakebed.formats.hudi.keygen import GeneratorKind, KeyGenerator
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
@@ -19,6 +21,8 @@ from lakebed.kernel.files import Store
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 _URL_ENCODED = "hoodie.datasource.write.partitionpath.urlencode"
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+_VIRTUAL = (GeneratorKind.SIMPLE, GeneratorKind.COMPLEX, GeneratorKind.NON_PARTITION)
+"""The key generators of tables without meta columns."""
 VERSIONS = (5, 6, 8, 9)
 """Table versions that lakebed reads. 7 was a step on the way to 8, and no release writes it."""
 
@@ -87,6 +91,36 @@ class TableConfig:
                 table=table,
                 why=why,
                 todo="Keep the partition columns in the files (hoodie.datasource.write.drop.partition.columns=false)",
+            )
+
+    def check_virtual(self, schema: pa.Schema, table: str) -> None:
+        """Raise UnsupportedError for a table without meta columns that lakebed does not write, with these columns.
+
+        Hudi takes three key generators for one (`BaseHoodieWriteClient.validateAgainstTableProperties`). Logs hold the
+        keys of deletes as texts, which releases spell in several ways for some types.
+        """
+        if self.meta_fields:
+            return
+        kinds = {name: schema.field(name).type for name in self.record_keys if name in schema.names}
+        spelled = is_spelled_alike if self.merge_on_read else has_key_text
+        bare = self.generator.kind is GeneratorKind.COMPLEX and len(self.record_keys) == 1 and self.version < 9
+        odd = [f"{name} ({kind})" for name, kind in kinds.items() if not spelled(kind)]
+        reasons = {
+            "it has no record key": not self.record_keys,
+            f"its key generator is {self.generator.name or 'not named'}": self.generator.kind not in _VIRTUAL,
+            "it has change logs": self.cdc,
+            "its files leave out the partition columns": self.drops_partition_columns,
+            f"keys of {', '.join(odd)} are not certain": bool(odd),
+            "its key generator is COMPLEX with one column, whose name some releases put before keys": bare
+            and self.merge_on_read,
+        }
+        why = next((reason for reason, holds in reasons.items() if holds), "")
+        if why:
+            raise UnsupportedError(
+                "lakebed does not write this table without meta columns",
+                table=table,
+                why=why,
+                todo="Write the rows to a table with meta columns (hoodie.populate.meta.fields=true)",
             )
 
     @property

@@ -42,7 +42,6 @@ _GENERATORS = {
 }
 _TIMED = ("TIMESTAMP", "CUSTOM")
 _REFUSED = {
-    opt.META_FIELDS: False,
     opt.METAFILE_BASE_FORMAT: True,
     opt.LOGICAL_TIMESTAMPS: True,
 }
@@ -67,6 +66,7 @@ def create_table(
     config = config_from(properties, table=store.location)
     check_known(rules_of(config), store.location)
     config.check_dropped(store.location)
+    config.check_virtual(schema, store.location)
     now = clock.moment(datetime.UTC)
     outcome = store.put_if_absent(
         PROPERTIES, properties_text(properties, f"Properties saved on {now.isoformat()}", now)
@@ -116,7 +116,7 @@ def new_properties(
         "hoodie.datasource.write.hive_style_partitioning": str(options[opt.HIVE_STYLE]).lower(),
         "hoodie.datasource.write.partitionpath.urlencode": str(options[opt.URL_ENCODE]).lower(),
         opt.DROP_PARTITION_COLUMNS.key: str(options[opt.DROP_PARTITION_COLUMNS]).lower(),
-        "hoodie.populate.meta.fields": "true",
+        opt.META_FIELDS.key: str(options[opt.META_FIELDS]).lower(),
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.table.cdc.enabled": str(options[opt.CDC]).lower(),

@@ -116,7 +116,10 @@ DROP_PARTITION_COLUMNS: Option[bool] = Option(
     "Whether files leave out the partition columns, so that only paths have their values",
 )
 META_FIELDS: Option[bool] = Option(
-    "hoodie.populate.meta.fields", boolean, True, "Refused when false: rows carry Hudi's meta columns"
+    "hoodie.populate.meta.fields",
+    boolean,
+    True,
+    "Whether rows have values in Hudi's five meta columns. Without them keys are made from the key columns each time",
 )
 BASE_FORMAT: Option[str] = Option(
     "hoodie.table.base.file.format",

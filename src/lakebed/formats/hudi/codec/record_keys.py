@@ -118,7 +118,7 @@ def row_keys(rows: pa.Table | pa.RecordBatch, keys: tuple[str, ...]) -> pa.Chunk
     else:
         parts = [
             pc.binary_join_element_wise(
-                f"{name}:", pc.if_else(pc.equal(text, ""), _EMPTY, pc.fill_null(text, _NULL)), ""
+                f"{name}:", pc.fill_null(pc.if_else(pc.equal(text, ""), _EMPTY, text), _NULL), ""
             )
             for name, text in zip(keys, (column.cast(pa.string()) for column in columns), strict=True)
         ]
@@ -138,6 +138,11 @@ def has_key_text(kind: pa.DataType) -> bool:
         or types.is_date32(kind)
         or types.is_timestamp(kind)
     )
+
+
+def is_spelled_alike(kind: pa.DataType) -> bool:
+    """Whether all releases and key generators give the values of a type the same text in a key."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _without_placeholders(text: pa.Array) -> pa.Array:

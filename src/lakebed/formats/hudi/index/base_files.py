@@ -19,6 +19,7 @@ from lakebed.formats.hudi.codec.bloom import parse_filter
 from lakebed.formats.hudi.index.file_hints import FileHints, OpenHints
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.decoding import decoding
@@ -29,6 +30,7 @@ _FILTERED_SHARE = 16
 """Keys are tested by a bloom filter where they are at most this part of the file's rows: to test a key takes longer
 than to read one."""
 _KEYS_READ = 1 << 19
+_BY_META_COLUMN = StoredKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,14 @@ class BaseFileIndex:
 class BaseFileKeys:
     """Finds keys in base files: those of the file slices of each partition. Picklable.
 
-    With `hints` the metadata table is asked which files may have a key, before their footers are.
+    With `hints` the metadata table is asked which files may have a key, before their footers are. `stored` says what
+    tells the keys of a file.
     """
 
     store: Store
     slices: Mapping[str, Sequence[FileSlice]]
     hints: FileHints | None = None
+    stored: StoredKeys = _BY_META_COLUMN
 
     def __call__(self, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
         """The slices of all partitions whose base file has some of the keys, and the places of these."""
@@ -72,7 +76,8 @@ class BaseFileKeys:
 
     def opened(self, partitions: Sequence[str]) -> OpenBaseFiles:
         """A look at the files of some partitions."""
-        return OpenBaseFiles(self.store, self.hints.opened(partitions) if self.hints is not None else None)
+        hints = self.hints.opened(partitions) if self.hints is not None else None
+        return OpenBaseFiles(self.store, hints, self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class OpenBaseFiles:
 
     store: Store
     hints: OpenHints | None
+    stored: StoredKeys = _BY_META_COLUMN
 
     def find(self, slices: Sequence[FileSlice], keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
         """The slices whose base file has some of the keys, and the places of these."""
@@ -125,8 +131,9 @@ class OpenBaseFiles:
             distinct = subset.dictionary
             found = np.zeros(len(distinct), bool)
             groups = _groups_with(file, distinct)
-            for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=[RECORD_KEY], use_threads=False):
-                places = pc.index_in(batch.column(0), value_set=distinct).drop_null().to_numpy()
+            wanted = [*self.stored.columns]
+            for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=wanted, use_threads=False):
+                places = pc.index_in(self.stored.keys(batch), value_set=distinct).drop_null().to_numpy()
                 found[places] = True
             hits: Int64s = candidates[found[subset.indices.to_numpy()]]
             return hits

@@ -162,7 +162,7 @@ class _Builder:
         named = named_columns(self._context.options)
         fields = [field for field in self._schema if not field.name.startswith("_hoodie_") and has_statistics(field)]
         every = tuple(field.name for field in fields[:_MOST_COLUMNS])
-        return (*INDEXED_META, *(named or every))
+        return (*(INDEXED_META if self._state.config.meta_fields else ()), *(named or every))
 
     def _files(self) -> Iterator[tuple[FileSlice, pq.ParquetFile]]:
         """The base files, each open until the next."""
@@ -220,6 +220,8 @@ class _Builder:
         return bloom_records(config.version, self._newest, MetadataChange("commit", written), ids)
 
     def _keys(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
+        if not config.meta_fields:
+            raise NotKeptError("the table has no meta columns")
         reader = reader_of(self._state, READ.parse({}), self._schema, self._view)
         keys, values = [], []
         for each in self._slices:

@@ -26,11 +26,15 @@ from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
+from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 Finder = Callable[[pa.StringArray], Iterator[tuple[FileSlice, Int64s]]]
 """Gives the file slices that have some keys, each with the places of those that it has."""
+
+
+_BY_META_COLUMN = StoredKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class GlobalIndex:
     certain: bool
     moves: bool
     reader: SliceReader
+    stored: StoredKeys = _BY_META_COLUMN
 
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row, with a delete added for each row that moves away from one."""
@@ -72,15 +77,15 @@ class GlobalIndex:
         ordering = self.reader.rules.ordering
         keys = one_chunk(rows.column(RECORD_KEY)).take(pa.array(places))
         wanted = keys.unique()
-        columns = list(dict.fromkeys((RECORD_KEY, *ordering)))
+        columns = list(dict.fromkeys((*self.stored.columns, *ordering)))
         merged = self.reader.open(SlicePaths.of(file_slice), tuple(columns))
         parts = [batch.select(columns) for batch in merged.rows()]
         live, newer = np.zeros(len(places), bool), np.zeros(len(places), bool)
         if not parts:
             return live, newer
         stored = pa.Table.from_batches(parts, parts[0].schema)
-        stored = stored.filter(pc.is_in(stored.column(RECORD_KEY), value_set=wanted))  # at once: it hashes all keys
-        at = pc.index_in(keys, value_set=one_chunk(stored.column(RECORD_KEY)))
+        stored = stored.filter(pc.is_in(self.stored.keys(stored), value_set=wanted))  # at once: it hashes all keys
+        at = pc.index_in(keys, value_set=self.stored.keys(stored))
         live[:] = at.is_valid().to_numpy(zero_copy_only=False)
         if ordering and live.any():
             rules = self.reader.rules

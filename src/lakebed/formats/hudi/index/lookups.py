@@ -30,6 +30,7 @@ from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.served import check_groups
+from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.tagging import NewOnly, Tagged
 from lakebed.kernel.files import Store
@@ -75,9 +76,8 @@ def lookup_of(
     check_groups((each for some in slices.values() for each in some), table)
     if not looks_up:
         return Lookup()
-    keys = BaseFileKeys(
-        files.state.store, slices, FileHints.of(files.state.metadata_table) if index.by_metadata else None
-    )
+    hints = FileHints.of(files.state.metadata_table) if index.by_metadata else None
+    keys = BaseFileKeys(files.state.store, slices, hints, StoredKeys.of(files.state.config, schema))
     lookup = Lookup(BaseFileIndex(keys), (_NOT_BY_PARTITION,) if index.instead and any(slices.values()) else ())
     if index.everywhere:
         stay = only_new or not files.state.config.partition_fields
@@ -100,7 +100,7 @@ def _everywhere(index: GlobalSettings, files: TableFiles, keys: BaseFileKeys, sc
     if index.by_records:
         notes = (_NO_RECORD_INDEX,) if any(keys.slices.values()) else ()
         return Lookup(GlobalIndex(keys, certain, index.moves_without, reader), notes)
-    return Lookup(GlobalIndex(keys, certain, index.moves, reader))
+    return Lookup(GlobalIndex(keys, certain, index.moves, reader, keys.stored))
 
 
 def _by_bucket(
@@ -169,15 +169,19 @@ def check_hash(
     ring, file_slice, base = next(based, (None, None, None))
     if ring is None or file_slice is None or base is None:
         return
-    places = places_of(ring_hashes(_end_keys(store, file_slice, base), hashed), ring)
+    places = places_of(ring_hashes(_end_keys(store, file_slice, base, StoredKeys()), hashed), ring)
     if {ring.nodes[place].file_id for place in places.tolist()} - {file_slice.file_id}:
         raise not_its_index(store.location, f"file group {file_slice.file_id} has keys of another bucket")
 
 
-def _end_keys(store: Store, file_slice: FileSlice, base: BaseFile) -> pa.StringArray:
-    """The least and the greatest key of a base file, by its footer."""
+def _end_keys(store: Store, file_slice: FileSlice, base: BaseFile, stored: StoredKeys) -> pa.StringArray:
+    """The least and the greatest key of a base file, by its footer; the first one where footers have none."""
     with store.open_input(file_path(file_slice.partition, base.name), base.size) as source:
-        footer = pq.read_metadata(source).metadata or {}
+        file = pq.ParquetFile(source)
+        if stored.made is not None:
+            first = next(file.iter_batches(1, columns=[*stored.columns], use_threads=False), None)
+            return pa.array([], pa.string()) if first is None else stored.keys(first)
+        footer = file.metadata.metadata or {}
     bounds = [footer.get(b"hoodie_min_record_key"), footer.get(b"hoodie_max_record_key")]
     return pa.array([key.decode() for key in bounds if key is not None], pa.string())
 
@@ -186,7 +190,7 @@ def _check_number(
     slices: Mapping[str, Mapping[int, FileSlice]], files: TableFiles, hashed: HashFields, buckets: int
 ) -> None:
     """UsageError where a base file has keys of another bucket than its own: the table has another number of buckets.
-    One file tells, by the keys of its footer."""
+    One file tells, by the keys of its footer or its first row."""
     store = files.state.store
     if store.list(_PARTITION_RULES).files:
         raise UnsupportedError(
@@ -199,7 +203,8 @@ def _check_number(
     number, file_slice, base = next(based, (0, None, None))
     if file_slice is None or base is None:
         return
-    keys = _end_keys(store, file_slice, base)
+    stored = StoredKeys.of(files.state.config, files.state.schema())
+    keys = _end_keys(store, file_slice, base, stored)
     if set(bucket_numbers(keys, hashed, buckets).tolist()) - {number}:
         raise not_its_index(
             store.location, f"by {buckets} buckets, file group {file_slice.file_id} has keys of another bucket"

@@ -181,6 +181,7 @@ class IndexSettings:
         """From parsed options. Raises UnsupportedError for an index that lakebed does not have, OptionError for hash
         fields that are not in the record key."""
         check_index(options, table)
+        _check_virtual(options, config, table)
         if options[INDEX] != BUCKET:
             by_metadata = options[USE_METADATA] and options[INDEX] in ("", "BLOOM", "GLOBAL_BLOOM")
             return cls(
@@ -208,6 +209,28 @@ def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> G
             "partition that they are in",
         )
     return index
+
+
+def _check_virtual(options: Options, config: TableConfig, table: str) -> None:
+    """Raise UnsupportedError for an index that cannot tell the keys of a table without meta columns."""
+    if config.meta_fields:
+        return
+    name = options[INDEX]
+    stays = name == "GLOBAL_SIMPLE" and not options[MOVES_SIMPLE] and bool(config.partition_fields)
+    reasons = {
+        "its files have no bloom filters": name in ("BLOOM", "GLOBAL_BLOOM"),
+        "it has no record index": name in (*RECORDS, BY_PARTITION),
+        "a clustering could not tell the bucket of its rows": name == BUCKET and options[ENGINE] == CONSISTENT,
+        f"the option {MOVES_SIMPLE.key} is false: other engines look for a row where its columns say": stays,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), "")
+    if why:
+        raise UnsupportedError(
+            f"lakebed does not write a table without meta columns with the index {name}",
+            table=table,
+            why=why,
+            todo=f"Give {INDEX.key} SIMPLE or BUCKET, or GLOBAL_SIMPLE with rows that move",
+        )
 
 
 def hash_fields_of(options: Options, config: TableConfig, table: str) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def written_by(instant: str) -> Node:
 @dataclass
 class MergedSlice:
     """A slice being read. `rows` gives its live rows in the columns of `target`; after them, `deleted` gives the
-    deletes that the log holds."""
+    deletes that the log holds, and `kept` says of how many rows of the base file the log has no newer version."""
 
     reader: SliceReader
     paths: SlicePaths
@@ -172,6 +172,7 @@ class MergedSlice:
     prune: Node | None
     narrow: Node | None = None
     unmerged: pa.Table | None = None
+    kept: int = 0
     _used: Bools = field(default_factory=lambda: np.zeros(0, bool))
     _met: Bools = field(default_factory=lambda: np.zeros(0, bool))
 
@@ -316,6 +317,7 @@ class MergedSlice:
 
     def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
         """The rows of a base batch that stay, then those that are combined with the log."""
+        self.kept += int(np.count_nonzero(merge.keep)) + int(np.count_nonzero(merge.newer))
         kept = batch if merge.keep.all() else batch.filter(pa.array(merge.keep))
         if kept.num_rows:
             yield kept

@@ -176,7 +176,7 @@ class Clusterer:
 
     def rows(self, task: ClusterTask) -> Iterator[pa.RecordBatch]:
         """The merged rows of a group, slice after slice."""
-        names = self.target.kept_schema.names
+        names = [name for name in self.target.kept_schema.names if name in self.reader.table_schema.names]
         for part in task.slices:
             prefix = f"{part.partition}/" if part.partition else ""
             logs = tuple(prefix + name for name in part.logs)

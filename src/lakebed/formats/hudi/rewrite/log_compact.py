@@ -34,6 +34,7 @@ from lakebed.formats.hudi.timeline.pending_services import PendingServices
 from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.log_file import data_block, delete_block, pieces
+from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
@@ -129,14 +130,24 @@ class LogCompactor:
         replaced = dict.fromkeys(time for block in blocks for time in (*block.compacted_instants, block.instant_time))
         header = {HeaderKey.COMPACTED_BLOCK_TIMES: ",".join(replaced)}
         live, gone = np.flatnonzero(~merged.deleted), np.flatnonzero(merged.deleted)
-        rows = merged.rows(live, self.target.file_schema.names).cast(self.target.file_schema)
+        rows = self._rows(merged.rows(live, merged.entries.rows.table.schema.names))
         content = [data_block(self.target, part, header) for part in pieces(rows, self.target.options.block_bytes)]
         if len(gone):
-            keys = merged.keys.take(pa.array(gone))
+            stored = StoredKeys.of(self.target.config, self.target.schema)
+            keys = stored.spelled(merged.keys.take(pa.array(gone)))
             ordering = merged.entries.ordering_values(merged.winner[gone])
             folders = pa.repeat(pa.scalar(partition), len(gone))
             content.append(delete_block(self.target, keys, folders, ordering, header))
         return content, len(live), len(gone)
+
+    def _rows(self, merged: pa.Table) -> pa.Table:
+        """Merged rows in the columns of a data block."""
+        columns = [
+            merged.column(field.name) if field.name in merged.column_names else pa.nulls(len(merged), field.type)
+            for field in self.target.file_schema
+        ]
+        table = pa.table(columns, names=self.target.file_schema.names)
+        return table.cast(self.target.file_schema)
 
 
 def drop(context: WriteContext, instant: str) -> None:

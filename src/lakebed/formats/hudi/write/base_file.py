@@ -69,7 +69,7 @@ class BaseFileWriter:
         options = target.options
         self._schema = target.file_schema
         self._held_schema = target.kept_schema
-        self._summary = keys or KeySummary(options.bloom)
+        self._summary = keys or KeySummary(options.bloom if target.config.meta_fields else None)
         self.rows = 0
         self.new_rows = 0
         self._notes_keys = target.wanted.keys and marker == "CREATE"
@@ -84,7 +84,8 @@ class BaseFileWriter:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Add rows with the user's columns, `_hoodie_record_key` and `_hoodie_partition_path`.
+        """Add rows with the user's columns, `_hoodie_record_key` and `_hoodie_partition_path`. A table without meta
+        columns takes none of their values.
 
         Rows that lie in the table already bring `_hoodie_commit_time` and `_hoodie_commit_seqno`; where these are null
         or missing, the row is new.
@@ -93,6 +94,24 @@ class BaseFileWriter:
         if not count:
             return
         columns = {name: one_chunk(batch.column(name)) for name in batch.schema.names}
+        if self._target.config.meta_fields:
+            self._identify(columns, count)
+        else:
+            columns |= dict.fromkeys(META_COLUMNS, pa.nulls(count, pa.string()))
+        arrays = [
+            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type)
+            for f in self._held_schema
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._held_schema)
+        self._without_nan -= {name for name in self._without_nan if has_nan(rows.column(name))}
+        self.rows += count
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes >= self._target.options.row_group:
+            self._flush()
+
+    def _identify(self, columns: dict[str, pa.Array], count: int) -> None:
+        """Give new rows the meta columns that say when they came, and note the keys of all."""
         times = columns.get(COMMIT_TIME)
         new = count if times is None else times.null_count
         if new:
@@ -106,17 +125,6 @@ class BaseFileWriter:
         self._summary.add(columns[RECORD_KEY])
         if self._notes_keys:
             self._keys.append(columns[RECORD_KEY])
-        arrays = [
-            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type)
-            for f in self._held_schema
-        ]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._held_schema)
-        self._without_nan -= {name for name in self._without_nan if has_nan(rows.column(name))}
-        self.rows += count
-        self._held.append(rows)
-        self._held_bytes += rows.nbytes
-        if self._held_bytes >= self._target.options.row_group:
-            self._flush()
 
     @property
     def size(self) -> int:
@@ -127,7 +135,7 @@ class BaseFileWriter:
         if self._held:
             held = pa.Table.from_batches(self._held, self._held_schema)
             self._held, self._held_bytes = [], 0
-            name = pa.repeat(self.name, len(held))
+            name = pa.repeat(pa.scalar(self.name if self._target.config.meta_fields else None, pa.string()), len(held))
             table = held.add_column(self._schema.get_field_index(_FILE_NAME), self._schema.field(_FILE_NAME), name)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.formats.hudi.layout import META_COLUMNS, RECORD_KEY
+from lakebed.formats.hudi.codec.record_keys import row_keys
+from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog, merge_log
 from lakebed.formats.hudi.merge.log_entries import LogDeletes, LogEntries, LogRows
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
@@ -94,14 +95,11 @@ def merge_group(
     keys = known_keys(target, slice_rows, footer)
     writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE", keys)
     try:
-        kept = 0
         for batch in slice_rows.rows():
-            new = batch.column(META_COLUMNS[0]).null_count
-            kept += batch.num_rows - new
             writer.write(batch)
         inserts, *_ = slice_rows.counts()
         deletes = max(0, before + inserts - writer.rows)
-        updates = max(0, before - kept - deletes)
+        updates = max(0, before - slice_rows.kept - deletes)
         base = file_slice.base
         changes = log.write() if log is not None else {}
         written = writer.close(
@@ -148,14 +146,14 @@ def _merged(target: FileTarget, reader: SliceReader, incoming: pa.Table) -> Merg
     log_rows = LogRows(
         table,
         positions[~always],
-        table.column(RECORD_KEY),
+        row_keys(table, reader.keys),
         tuple(table.column(name) for name in rules.ordering),
         (left != ROW) if (left != ROW).any() else None,
         {},
     )
     blocks = []
     if always.any():
-        keys = one_chunk(incoming.filter(pa.array(always)).column(RECORD_KEY))
+        keys = one_chunk(row_keys(incoming.filter(pa.array(always)), reader.keys))
         ordering = tuple(pa.nulls(len(keys), target.file_schema.field(name).type) for name in rules.ordering)
         natural = np.full(len(keys), True)
         blocks.append(LogDeletes(positions[always], keys, ordering, natural, pa.repeat(target.instant, len(keys))))

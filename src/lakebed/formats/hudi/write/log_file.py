@@ -131,7 +131,11 @@ def pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:
 
 
 def _stored(target: FileTarget, file_slice: FileSlice, rows: pa.Table, first: int, token: str) -> pa.Table:
-    """Rows with their meta columns, in the columns of a data block."""
+    """Rows with their meta columns, which are null in a table without them, in the columns of a data block."""
+    if not target.config.meta_fields:
+        nothing = pa.nulls(len(rows), pa.string())
+        columns = [nothing if f.name in META_COLUMNS else one_chunk(rows.column(f.name)) for f in target.file_schema]
+        return pa.Table.from_arrays(columns, schema=target.file_schema)
     numbers = pa.array(np.arange(first, first + len(rows))).cast(pa.string())
     made: dict[str, pa.Array] = {
         COMMIT_TIME: pa.repeat(target.instant, len(rows)),

@@ -19,6 +19,7 @@ from lakebed.formats.hudi.codec.log import HeaderKey
 from lakebed.formats.hudi.layout import RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.decoding import decoding
 
@@ -32,7 +33,7 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
     base = file_slice.base
     if not target.options.positions or base is None or not target.config.completion_times:
         return changes
-    keys = one_chunk(changes.column(RECORD_KEY))
+    keys, stored = one_chunk(changes.column(RECORD_KEY)), StoredKeys.of(target.config, target.schema)
     found: Int64s = np.full(len(keys), -1, np.int64)
     times: Int64s = np.zeros(len(keys), np.int64)
     seen = 0
@@ -43,8 +44,8 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
         ),
         target.store.open_input(path, base.size) as source,
     ):
-        for batch in pq.ParquetFile(source).iter_batches(1 << 17, columns=[RECORD_KEY], use_threads=False):
-            places = pc.index_in(batch.column(0), value_set=keys)
+        for batch in pq.ParquetFile(source).iter_batches(1 << 17, columns=[*stored.columns], use_threads=False):
+            places = pc.index_in(stored.keys(batch), value_set=keys)
             at = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
             hit = places.drop_null().to_numpy()
             found[hit] = seen + at

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from lakebed.errors import UnsupportedError, UsageError
+from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HASHING_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
@@ -21,7 +22,6 @@ def check_table(config: TableConfig, avro: str, table: str) -> None:
     check_known(rules_of(config), table)
     reasons = {
         "it has table version 5": config.version < 6,
-        "its rows have no meta columns (hoodie.populate.meta.fields is false)": not config.meta_fields,
         "its partition paths spell dates with slashes": config.slashed_dates,
         f"its base files are {config.base_format}": config.base_format != "PARQUET",
         "nothing says which columns it has": not avro,
@@ -31,6 +31,7 @@ def check_table(config: TableConfig, avro: str, table: str) -> None:
         raise UnsupportedError(
             "lakebed does not write this table", table=table, why=why, todo="Write it with Hudi's own engine"
         )
+    config.check_virtual(arrow_schema(avro), table)
 
 
 def check_engine(store: Store, config: TableConfig, consistent: bool) -> None:

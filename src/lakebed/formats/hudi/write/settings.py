@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from lakebed.errors import UsageError
 from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
@@ -17,7 +18,7 @@ from lakebed.formats.hudi.commit.options import COMMIT, check_concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.index.options import INDEXES, IndexSettings, check_index
 from lakebed.formats.hudi.metadata_table.options import METADATA_OPTIONS
-from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
+from lakebed.formats.hudi.table_options import META_FIELDS, ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.unserved import placeholders, refuse_hfile_blocks, refuse_unserved
 from lakebed.formats.hudi.write.evolution import EVOLUTION
 from lakebed.formats.hudi.write.files import FileOptions
@@ -268,14 +269,15 @@ def check_served(options: Options, location: str) -> None:
 
 
 def _check_described(options: Options, config: TableConfig, location: str) -> None:
-    described = {
+    described: dict[Option[Any], str] = {
         TABLE_TYPE: "MERGE_ON_READ" if config.merge_on_read else "COPY_ON_WRITE",
         RECORD_KEYS: ",".join(config.record_keys),
         PARTITION_FIELDS: ",".join(config.partition_fields),
         ORDERING: ",".join(config.ordering),
+        META_FIELDS: str(config.meta_fields),
     }
     for option, text in described.items():
-        given = options[option]
+        given = str(options[option])
         if options.given(option) and _plain(given) != text and not (option is ORDERING and not text):
             raise UsageError(
                 f"the option {option.key} does not agree with the table",

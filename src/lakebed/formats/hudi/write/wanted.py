@@ -24,6 +24,8 @@ def wanted_of(store: Store, config: TableConfig, options: Options) -> Wanted:
     if COLUMN_STATS in parts:
         listed = definition_of(store, config, COLUMN_STATS).get("sourceFields")
         columns = tuple(listed) if listed else named_columns(options)
+    if not config.meta_fields:  # nothing keeps filters and keys
+        return Wanted(columns)
     return Wanted(columns, BLOOM_FILTERS in parts, RECORD_INDEX in parts)
 
 
