@@ -279,7 +279,13 @@ class Lakebed:
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
         more = {"lakebed.rewrite.what": "clustering", "hoodie.layout.optimize.strategy": self._shape.layout}
-        self._rewrite("cluster", {**CLUSTERING, **more})
+        self._rewrite("cluster", {**CLUSTERING, **self._hashing, **more})
+
+    @property
+    def _hashing(self) -> dict[str, str]:
+        """What the buckets of consistent hashing need that stands in no property of the table."""
+        known = ("hash.field", "min.num.buckets", "max.num.buckets") if self._shape.index == "CONSISTENT" else ()
+        return {f"hoodie.bucket.index.{name}": self._shape.options[f"hoodie.bucket.index.{name}"] for name in known}
 
     def _rewrite(self, what: str, options: Mapping[str, str]) -> None:
         self.changed[what] += self.table.rewrite(options=options).groups > 0

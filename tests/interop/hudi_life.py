@@ -162,6 +162,8 @@ class Life:
                 continue
             except EngineError as error:
                 if self._excused(what, str(error)):
+                    if not self.number:
+                        raise _OverError(f"{actor.name} cannot begin such a table") from error
                     self._note(f"{actor.name} cannot {what}: {str(error)[:200]}")
                     self._dead = " of " in what
                     return False
@@ -551,7 +553,9 @@ class Life:
     def _check_listing(self) -> None:
         """The release plans by the metadata table that both have kept: it lists what is there."""
         table = lakebed.open(self.path)
-        if not (listed(table) if self.shape.metadata != "off" else None):
+        ours = listed(table) if self.shape.metadata != "off" else None
+        assert ours is not None or not self.shape.folds, self.told
+        if not ours:
             return
         pending = [i.time for i in table.history() if i.state != "completed"]
         theirs, there = (
@@ -619,7 +623,7 @@ def main() -> None:
 
 def _value(text: str) -> Any:
     if "," in text:
-        return tuple(text.split(","))
+        return tuple(filter(None, text.split(",")))
     return {"True": True, "False": False}.get(text, int(text) if text.isdigit() else text)
 
 

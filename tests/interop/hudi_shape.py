@@ -48,7 +48,8 @@ Row = dict[str, Any]
 @dataclass
 class Shape:
     """One table: what it is, and the options with which each engine writes it. Without `keys` each row gets a record
-    key of its own (the wish `keys=auto`)."""
+    key of its own (the wish `keys=auto`). With `folds` the release compacts the logs of the metadata table, with
+    `non_blocking` writers share buckets of merge-on-read tables of version 8 on."""
 
     release: str
     version: int
@@ -64,6 +65,8 @@ class Shape:
     positions: bool = False
     layout: str = "linear"
     drops: bool = False
+    folds: bool = False
+    non_blocking: bool = False
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +75,7 @@ class Shape:
         order = "event" if self.event_time else "commit"
         keys = "+".join(self.keys) or "auto"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
-        more = [name for name in ("locks", "positions", "drops") if getattr(self, name)]
+        more = [name for name in ("locks", "positions", "drops", "folds", "non_blocking") if getattr(self, name)]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))
 
@@ -88,6 +91,10 @@ class Shape:
         version = pick("version", VERSIONS[release])
         merge_on_read = pick("merge_on_read", (True, True, False))
         index = pick("index", INDEXES)
+        if given.get("non_blocking"):
+            assert version > 6, "such writers need completion times"
+            given |= {"merge_on_read": True, "index": "BUCKET", "locks": True}
+            merge_on_read, index = True, "BUCKET"
         if index == "CONSISTENT" and not merge_on_read:
             index = given["index"] = "BUCKET"
         partitioning = pick("partitioning", PARTITIONINGS)
@@ -101,7 +108,7 @@ class Shape:
         elif partitioning == "complex":
             keys = given["keys"] = ("id", "k2")
         metadata = pick("metadata", METADATA)
-        if index == "RECORD_INDEX":
+        if index == "RECORD_INDEX" or given.get("folds"):
             given["metadata"] = "all"
         pick("event_time", (True, False))
         log_format = pick("log_format", ("avro", "avro", "parquet"))
@@ -118,6 +125,8 @@ class Shape:
         found.options = {**PLAIN, **found._table(), **found._index(), **found._metadata()}
         if found.locks:
             found.options |= SHARED
+        if found.non_blocking:
+            found.options["hoodie.write.concurrency.mode"] = "non_blocking_concurrency_control"
         if found.positions:
             found.options["hoodie.write.record.positions"] = "true"
         return found
@@ -206,7 +215,11 @@ class Shape:
             "hoodie.metadata.index.bloom.filter.enable": str("bloom.filter" in on).lower(),
             "hoodie.metadata.record.index.enable": str(self.index == "RECORD_INDEX").lower(),
         }
-        if on:  # so that each engine compacts it after the other
+        if on and self.folds:
+            found["hoodie.metadata.log.compaction.enable"] = "true"
+            found["hoodie.metadata.log.compaction.blocks.threshold"] = "2"
+            found["hoodie.metadata.compact.max.delta.commits"] = "8"
+        elif on:  # so that each engine compacts it after the other
             found["hoodie.metadata.compact.max.delta.commits"] = "3"
         if self.release != "0.15.0":
             found["hoodie.metadata.index.partition.stats.enable"] = str("column.stats" in on).lower()

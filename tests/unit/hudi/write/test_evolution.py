@@ -1,5 +1,6 @@
 """Writes whose rows have other columns than the table: added, widened, missing, dropped."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError
+from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
 from lakebed.formats.hudi.spark import SOURCE
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.verbs.native_source import SinkRequest
@@ -189,3 +191,17 @@ def test_the_first_rows_of_a_writer_say_which_columns_the_table_gets(tmp_path: P
         assert writer.commit(1, []).instant == ""
     found = sorted((row["id"], row["n"], row["s"]) for row in lakebed.open(tmp_path).read().read_all().to_pylist())
     assert found == [("a", 1, None), ("a", 5, "new"), ("b", 1, None), ("b", 6, None)]
+
+
+def test_meta_columns_that_a_release_records_of_a_delete_are_not_carried_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path, version=6)
+    (file,) = (tmp_path / ".hoodie").glob("*.commit")
+    commit = json.loads(file.read_text())
+    commit["extraMetadata"]["schema"] = with_meta_fields(commit["extraMetadata"]["schema"])
+    file.write_text(json.dumps(commit))
+    table = lakebed.open(tmp_path)
+    table.write(first(2), mode="upsert")
+    table.rewrite(options={"lakebed.rewrite.what": "clustering"})
+    for newer in sorted(f for f in (tmp_path / ".hoodie").glob("*.*commit") if f.name > file.name):
+        record = json.loads(json.loads(newer.read_text())["extraMetadata"]["schema"])
+        assert [field["name"] for field in record["fields"]] == [*COLUMNS], newer.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -32,10 +33,19 @@ def avro_schema(schema: pa.Schema, table: str) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
 
+def without_fields(text: str, names: Collection[str]) -> str:
+    """A schema that lacks the fields of these names; the same text where it has none of them."""
+    record = json.loads(text) if text else {"fields": []}
+    fields = [field for field in record["fields"] if field["name"] not in names]
+    if len(fields) == len(record["fields"]):
+        return text
+    return json.dumps({**record, "fields": fields}, ensure_ascii=False, separators=(",", ":"))
+
+
 def with_meta_fields(text: str) -> str:
     """The schema that base files and data blocks have: the meta columns before the table's own."""
-    record = json.loads(text)
-    own = [field for field in record["fields"] if field["name"] not in META_FIELDS]
+    record = json.loads(without_fields(text, META_FIELDS))
+    own = record["fields"]
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_FIELDS]
     return json.dumps({**record, "fields": [*meta, *own]}, ensure_ascii=False, separators=(",", ":"))
 

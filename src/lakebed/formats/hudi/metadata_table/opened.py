@@ -11,7 +11,7 @@ table is in the metadata table, and each block is of a kind that Hudi writes the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,10 +20,10 @@ from lakebed.formats.hudi.codec.hfile import HFile, open_hfile
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
-from lakebed.formats.hudi.layout import HOODIE, file_path
+from lakebed.formats.hudi.layout import HOODIE, file_path, parse_state_name
 from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
 from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, file_groups, slice_of
-from lakebed.formats.hudi.timeline.active import Timeline, timeline_from, view_of
+from lakebed.formats.hudi.timeline.active import Entry, Timeline, timeline_from, view_of
 from lakebed.kernel.files import Listing, Store
 
 FOLDER = f"{HOODIE}/metadata"
@@ -110,14 +110,17 @@ class MetadataTable:
             for block in scan.blocks:
                 if block.is_rollback:
                     blocks = [other for other in blocks if other.instant_time != block.target_instant_time]
-                elif self._counts(block.instant_time, completed):
+                elif all(self._counts(time, completed) for time in (block.instant_time, *block.compacted_instants)):
                     blocks.append(block)
-        for block in blocks:
+        for block in _written(blocks):
             yield from _image(block)
 
     def _counts(self, instant: str, completed: Collection[str]) -> bool:
-        """Whether the table completed an instant, or it is older than the table's timeline. The instants that build a
-        part are of the metadata table alone."""
+        """Whether the table completed an instant, or it is older than the table's timeline. Instants that build a part
+        and those of log compactions are of the metadata table alone."""
+        own = self.theirs.by_time.get(instant)
+        if own is not None and is_log_compaction(own):
+            return own.done
         if instant.startswith(_BOOTSTRAP) or len(instant) > _DIGITS:
             return True
         return instant in completed or instant < self.timeline.start
@@ -154,9 +157,26 @@ def _is_complete(timeline: Timeline, theirs: Timeline) -> bool:
     return bool(known) and all(time in known or (oldest and time < oldest) for time in instants)
 
 
+def is_log_compaction(entry: Entry) -> bool:
+    """Whether an instant of a metadata table merges blocks of its logs: completed, it is a delta commit."""
+    planned = parse_state_name(entry.requested.rpartition("/")[2])
+    return entry.action == "logcompaction" or (planned is not None and planned.action == "logcompaction")
+
+
+def _written(blocks: Sequence[LogBlock]) -> list[LogBlock]:
+    """The blocks as delta commits wrote them. A log compaction leaves those that it merges where they are, and they
+    say more: which of them was taken back since, and of two records of a file which came first. Its own block counts
+    where one of them is gone."""
+    there = {block.instant_time for block in blocks}
+    alone = {block.instant_time for block in blocks if not there.issuperset(block.compacted_instants)}
+    merged = {i for block in blocks if block.instant_time in alone for i in block.compacted_instants}
+    merged |= {block.instant_time for block in blocks if block.compacted_instants} - alone
+    return [block for block in blocks if block.instant_time not in merged]
+
+
 def _image(block: LogBlock) -> Iterator[Image]:
     content = bytes(block.content)
-    if block.compacted_instants or block.kind not in (BlockKind.DELETE, BlockKind.HFILE_DATA):
+    if block.kind not in (BlockKind.DELETE, BlockKind.HFILE_DATA):
         raise UnsupportedError("a block of the metadata table is of a kind that is not read")
     if block.kind is BlockKind.HFILE_DATA:
         yield Image(open_hfile(lambda start, length: content[start : start + length], len(content)), block.schema)

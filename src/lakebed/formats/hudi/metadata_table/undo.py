@@ -11,9 +11,10 @@ from __future__ import annotations
 from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, decode, encode
 from lakebed.formats.hudi.codec.rollback_record import RollbackRecord, command_block, command_file
 from lakebed.formats.hudi.layout import file_path
+from lakebed.formats.hudi.metadata_table.opened import is_log_compaction
 from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
 from lakebed.formats.hudi.timeline.active import Entry
-from lakebed.formats.hudi.timeline.writing import complete, inflight, remove_pending, request
+from lakebed.formats.hudi.timeline.writing import complete, inflight, remove_instant, remove_pending, request
 
 _SUFFIX = "006"
 """What follows the instant of a rollback in table version 6 and older."""
@@ -23,7 +24,7 @@ def settle(target: Target, building: bool) -> None:
     """End rollbacks that were cut off, and take back delta commits that did not complete.
 
     Those of pending instants of the table stay: release 1.1 begins them with the write, and they go with it. So do
-    those that build a part where another writer is `building` one.
+    those that build a part where another writer is `building` one. Log compactions that did not complete go.
     """
     changed = False
     for entry in target.timeline.entries:
@@ -34,8 +35,17 @@ def settle(target: Target, building: bool) -> None:
         target.list_again()
     under_way = {entry.time for entry in target.data.entries if not entry.done}
     for entry in target.timeline.pending:
-        builds = building and entry.time.startswith(BOOTSTRAP)
-        if entry.action == "deltacommit" and entry.time not in under_way and not builds:
+        awaited = entry.time in under_way or (building and entry.time.startswith(BOOTSTRAP))
+        if is_log_compaction(entry) or (entry.action == "deltacommit" and not awaited):
+            take_back(target, entry)
+
+
+def unfold(target: Target, since: str) -> None:
+    """Take log compactions back that may have merged blocks of an instant: what they merged is there as it was, unless
+    a compaction put all of it into base files."""
+    last = max((entry.time for entry in target.timeline.commits if entry.action == "commit"), default="")
+    for entry in reversed(target.timeline.commits):
+        if is_log_compaction(entry) and entry.time > max(since, last):
             take_back(target, entry)
 
 
@@ -84,7 +94,7 @@ def _run(target: Target, instant: str, plan: RollbackPlan) -> None:
         record.add(each, {} if config.completion_times else _command(target, instant, info.commit_time, each))
     entry = target.timeline.by_time.get(info.commit_time)
     if entry is not None:
-        remove_pending(store, config, entry)
+        (remove_instant if is_log_compaction(entry) else remove_pending)(store, config, entry)
     complete(store, config, instant, target.new_instant(instant), "rollback", encode(record.metadata(instant, info)))
 
 

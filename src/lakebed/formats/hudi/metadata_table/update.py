@@ -27,7 +27,7 @@ from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.target import Target
-from lakebed.formats.hudi.metadata_table.undo import settle, take_back
+from lakebed.formats.hudi.metadata_table.undo import settle, take_back, unfold
 from lakebed.formats.hudi.metadata_table.write import delta_commit
 from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.properties import update_properties
@@ -106,6 +106,7 @@ def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
     a compaction has put into base files stays, and needs records of what is gone."""
     whole = True
     restoring = any(entry.action == "restore" and not entry.done for entry in target.data.entries)
+    unfold(target, min(change.undone))
     for time in change.undone:
         last = max((e.time for e in target.timeline.commits if e.action == "commit"), default="")
         entry = target.timeline.by_time.get(time)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from lakebed.formats.hudi.codec.avro_schema import without_fields
 from lakebed.formats.hudi.codec.hashing import parse_hashing
 from lakebed.formats.hudi.codec.internal_schema import (
     InternalSchema,
@@ -220,8 +221,9 @@ class TableState:
         ]
 
     def avro_schema(self, view: View) -> str:
-        """The Avro schema of the table in a view as JSON text, "" where no commit names one."""
-        return self._schema_text(view.entries)
+        """The Avro schema of the table's own columns in a view as JSON text, "" where no commit names one. Those that
+        releases record of a delete of partitions have the meta columns too."""
+        return without_fields(self._schema_text(view.entries), META_COLUMNS)
 
     def schema_history(self, view: View) -> SchemaHistory:
         """The column ids over time, where writers keep them (schema on read): they tell the old names of columns.

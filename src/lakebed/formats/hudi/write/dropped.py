@@ -8,12 +8,11 @@ without the columns), `HoodieTableConfig`.
 
 from __future__ import annotations
 
-import json
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
+from lakebed.formats.hudi.codec.avro_schema import without_fields
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.kernel.arrays import one_chunk
@@ -27,11 +26,7 @@ def stored_columns(config: TableConfig, schema: pa.Schema) -> pa.Schema:
 
 def stored_avro(config: TableConfig, avro: str) -> str:
     """The Avro schema of what files have, "" for none."""
-    if not avro or not config.drops_partition_columns:
-        return avro
-    record = json.loads(avro)
-    fields = [field for field in record["fields"] if field["name"] not in config.partition_fields]
-    return json.dumps({**record, "fields": fields}, ensure_ascii=False, separators=(",", ":"))
+    return without_fields(avro, config.partition_fields) if config.drops_partition_columns else avro
 
 
 def check_paths(config: TableConfig, rows: pa.Table, paths: pa.StringArray, table: str) -> None:
