@@ -8,8 +8,8 @@ clustering and a clean. Every step of lakebed and of hudi-rs is a process of its
 session of two threads, warmed up by a small table. Seconds on the clock and of processor time are of the step alone: of
 a session that runs, or of a process with its modules loaded. `process_cpu_seconds` are of the whole process, its start
 included; hudi-rs has only these, as `cpu_seconds`. Peak memory is that of the process (of the JVM: the most up to
-then). `growth` is lakebed alone: an upsert of the same rows into one partition, and a compaction, in tables of one size
-and of four times that size.
+then). lakebed and hudi-rs also read the table that the other one wrote (`of`). `growth` is lakebed alone: an upsert of
+the same rows into one partition, and a compaction, in tables of one size and of four times that size.
 
 Hudi's own engine needs LAKEBED_HUDI_JVM_PYTHON and LAKEBED_HUDI_JARS, hudi-rs a program that LAKEBED_HUDI_RS_WRITER
 names (a command that takes `create|insert|upsert|compact|read TABLE [FILE]` and answers with one JSON line); an engine
@@ -22,13 +22,11 @@ import argparse
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +53,10 @@ def main() -> None:
     parser.add_argument("--engines", default="lakebed,jvm,hudi-rs")
     parser.add_argument("--cases", default="cow,mor,growth")
     parser.add_argument("--options", default="{}", help="more options of lakebed's writes, as JSON")
-    parser.add_argument("--work", nargs=3, default=(), metavar=("STEP", "TABLE", "INPUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--work", default="", metavar="FOLDER", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        step, table, source = given.work
-        if step == "inputs":
-            make_inputs(Path(source), given.rows)
-        else:
-            print(json.dumps(measured(step, table, source, json.loads(given.options))))
+        make_inputs(Path(given.work), given.rows)
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(given.folder or scratch)
@@ -83,7 +77,7 @@ def main() -> None:
 
 def inputs(folder: Path, count: int) -> None:
     """Make them in a process of its own: the peak memory of a process counts what its parent had."""
-    words = ["-m", "bench.hudi_write", "--rows", str(count), "--work", "inputs", "", str(folder / f"input_{count}")]
+    words = ["-m", "bench.hudi_write", "--rows", str(count), "--work", str(folder / f"input_{count}")]
     subprocess.run([sys.executable, *words], check=True)
 
 
@@ -137,6 +131,8 @@ def with_lakebed(folder: Path, given: Any) -> Iterator[dict[str, Any]]:
         table = fresh(folder / f"lakebed_{kind}")
         for step in STEPS[kind]:
             yield in_own_process(kind, step, table, folder / f"input_{given.rows}", given.options)
+            if step == "read" and (program := os.environ.get("LAKEBED_HUDI_RS_WRITER")):
+                yield {**answer_of_hudi_rs(program, "read", table), "table": kind, "step": "read", "of": "lakebed"}
     if "growth" in given.cases.split(","):
         for count in (given.rows // 4, given.rows):
             inputs(folder, count)
@@ -153,72 +149,9 @@ def fresh(table: Path) -> Path:
 
 
 def in_own_process(kind: str, step: str, table: Path, inputs: Path, options: str) -> dict[str, Any]:
-    words = ["-m", "bench.hudi_write", "--options", options, "--work", step, str(table), str(inputs)]
+    words = ["-m", "bench.hudi_write_lakebed", step, str(table), str(inputs), options]
     done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True)
     return {"engine": "lakebed", "table": kind, "step": step, **json.loads(done.stdout.splitlines()[-1])}
-
-
-def measured(step: str, table: str, inputs: str, options: dict[str, Any]) -> dict[str, Any]:
-    """One step of lakebed, in this process, with the modules loaded as a session has them."""
-    import lakebed.formats.hudi.table  # noqa: F401
-    from lakebed.errors import UnsupportedError
-
-    work = lakebed_step(step, Path(table), Path(inputs), options)
-    began, cpu = time.perf_counter(), time.process_time()
-    try:
-        said = work()
-    except UnsupportedError as error:
-        return {"refused": str(error).partition(" [")[0]}
-    return {
-        "seconds": round(time.perf_counter() - began, 2),
-        "cpu_seconds": round(time.process_time() - cpu, 2),
-        "process_cpu_seconds": round(time.process_time(), 2),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        **said,
-    }
-
-
-def lakebed_step(step: str, table: Path, inputs: Path, options: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    """What a step does."""
-    import lakebed
-
-    def write(name: str, mode: str, operation: str) -> dict[str, Any]:
-        source = pq.ParquetFile(inputs / f"{name}.parquet")
-        reader = pa.RecordBatchReader.from_batches(source.schema_arrow, source.iter_batches(65_536))
-        more = {"hoodie.datasource.write.operation": operation, "hoodie.index.type": "SIMPLE", **options}
-        lakebed.open(table).write(reader, mode=mode, options=more)
-        return {"rows": source.metadata.num_rows}
-
-    def create_and_fill() -> dict[str, Any]:
-        kind = "MERGE_ON_READ" if "_mor" in table.name else "COPY_ON_WRITE"
-        lakebed.create(
-            table, "hudi", pq.read_schema(inputs / "all.parquet"), primary_key=["id"], partition_by=["part"],
-            options={
-                "hoodie.table.name": "bench", "hoodie.datasource.write.table.type": kind,
-                "hoodie.datasource.write.precombine.field": "ts",
-            },
-        )  # fmt: skip
-        return write("all", "append", "bulk_insert")
-
-    def read() -> dict[str, Any]:
-        return {"rows": sum(batch.num_rows for batch in lakebed.open(table).read())}
-
-    def compact() -> dict[str, Any]:
-        result = lakebed.open(table).rewrite(options={"hoodie.compact.inline.max.delta.commits": 1})
-        return {"files": result.files_after}
-
-    def cluster() -> dict[str, Any]:
-        limits = {"hoodie.clustering.plan.strategy.sort.columns": "i1", "lakebed.rewrite.what": "clustering"}
-        result = lakebed.open(table).rewrite(options=limits)
-        return {"files": result.files_after}
-
-    def clean() -> dict[str, Any]:
-        return {"files": len(lakebed.open(table).expire(options={"hoodie.clean.commits.retained": 1}).deleted_files)}
-
-    steps = {"bulk_insert": create_and_fill, "read": read, "compact": compact, "cluster": cluster, "clean": clean}
-    if step == "upsert_one":
-        return lambda: write("one", "upsert", "upsert")
-    return steps[step] if step in steps else lambda: write(step, "upsert", "upsert")
 
 
 # ---- the peers -------------------------------------------------------------------------------------------------------
@@ -261,11 +194,15 @@ def with_hudi_rs(folder: Path, given: Any) -> Iterator[dict[str, Any]]:
             operation = RS_STEPS.get(step, "upsert" if step.startswith("upsert") else "")
             if operation:
                 files = [] if operation in ("compact", "read") else [inputs / rs_input(step)]
-                done = subprocess.run(
-                    [program, operation, table, *files], check=False, stdout=subprocess.PIPE, text=True
-                )
-                answer = json.loads(done.stdout.splitlines()[-1])
-                yield {"engine": "hudi-rs", "table": kind, "step": step, **answer}
+                yield {**answer_of_hudi_rs(program, operation, table, *files), "table": kind, "step": step}
+                if step == "read" and "lakebed" in given.engines:
+                    yield {**in_own_process(kind, step, table, inputs, "{}"), "of": "hudi-rs"}
+
+
+def answer_of_hudi_rs(program: str, operation: str, table: Path, *files: Path) -> dict[str, Any]:
+    """What hudi-rs says of one operation."""
+    done = subprocess.run([program, operation, table, *files], check=False, stdout=subprocess.PIPE, text=True)
+    return {"engine": "hudi-rs", **json.loads(done.stdout.splitlines()[-1])}
 
 
 def rs_input(step: str) -> str:

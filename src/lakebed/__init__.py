@@ -12,6 +12,7 @@
 import importlib
 from typing import Any
 
+import lakebed.memory_pool  # noqa: F401 - first: it says what pyarrow takes when it is loaded
 from lakebed import errors
 from lakebed.examples import example
 from lakebed.formats import create_table as create

@@ -15,7 +15,7 @@ from lakebed.kernel.files.waiting import computing, waiting
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
-_DEPTH = 4
+_DEPTH = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,9 +125,9 @@ class FaultyStore(Store):
         """Each file counts as a read. They are read one after the other, so that each run makes the same calls."""
         return [self.read(path) for path in paths]
 
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
         """Counted as a read, when the file is opened."""
-        return self._reading("open_input", path, lambda: self.real.open_input(path, size))
+        return self._reading("open_input", path, lambda: self.real.open_input(path, size, mapped))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:

@@ -48,9 +48,9 @@ class InnerStore(Store):
         """As the outer store."""
         return self.outer.read(self._path(path), start, length)
 
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
         """As the outer store."""
-        return self.outer.open_input(self._path(path), size)
+        return self.outer.open_input(self._path(path), size, mapped)
 
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """As the outer store."""

@@ -109,11 +109,13 @@ class LocalStore(Store):
         except OSError as error:
             raise failed("read", self._root, path, error) from error
 
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A memory-mapped Arrow file. An empty file, which cannot be mapped, is an empty buffer."""
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
+        """An Arrow file, `mapped` to memory or not. An empty file, which cannot be mapped, is an empty buffer."""
         full, status = self._stat(path)
         try:
-            return pa.memory_map(full) if status.st_size else pa.BufferReader(b"")
+            if not status.st_size:
+                return pa.BufferReader(b"")
+            return pa.memory_map(full) if mapped else pa.OSFile(full)
         except FileNotFoundError:
             raise
         except OSError as error:

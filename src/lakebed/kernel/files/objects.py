@@ -207,7 +207,7 @@ class RemoteStore(Store):
         finally:
             self._fetching.end(block)
 
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
         """A random-access file. One request has brought its end, or the whole of it when that is small."""
         end = self._fetching.take(path) or self._end_of(path, size)
         if end.is_whole:

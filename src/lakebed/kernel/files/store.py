@@ -110,11 +110,12 @@ class Store(ABC):
         """The bytes of a file, or of a range of it. There are fewer when the file ends before the range does."""
 
     @abstractmethod
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
         """A random-access Arrow file, for reading Parquet and ORC.
 
         `size` is what the table's metadata says of the file's bytes: a remote store then knows what to ask for first.
-        The file's own `size()` is always the true one.
+        The file's own `size()` is always the true one. A file on a disk is `mapped` to memory, which copies nothing,
+        but what was read of it counts as memory of the process until it is closed. Otherwise it is read as asked for.
         """
 
     @abstractmethod

@@ -89,9 +89,9 @@ def _opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     found: Counter[str] = Counter()
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(self: LocalStore, path: str, *rest: Any) -> Any:
+        def counted(self: LocalStore, path: str, *rest: Any, **named: Any) -> Any:
             found[path] += 1
-            return method(self, path, *rest)
+            return method(self, path, *rest, **named)
 
         return counted
 

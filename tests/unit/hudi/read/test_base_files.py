@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -114,3 +115,41 @@ def test_an_upsert_looks_keys_up_as_often_in_a_large_file(tmp_path: Path, monkey
         table.write(changes, mode="upsert")
         asked.append(sum(size == len(changes) for size in lookups))
     assert asked[0] == asked[1]
+
+
+def test_a_read_of_a_base_file_holds_some_pages_of_it(tmp_path: Path) -> None:
+    rows, batch = 400_000, 1 << 12
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, (8, rows))
+    table = pa.table({f"n{place}": column for place, column in enumerate(numbers)})
+    pq.write_table(table, tmp_path / "f.parquet", compression="none", use_dictionary=False, data_page_size=1 << 15)
+    reader = BaseFileReader(open_store(tmp_path), "f.parquet")
+    before, most = pa.total_allocated_bytes(), 0
+    with reader.opened() as opened:
+        for _ in opened.batches(table.schema, batch_rows=batch):
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 4 << 20 < table.nbytes // 6
+
+
+def test_columns_that_repeat_a_few_texts_are_decoded_as_dictionaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table(
+        {
+            "part": ["p0"] * 60_000 + [None] * 40_000,
+            "id": [f"k{number}" for number in range(100_000)],
+            "code": pa.array([b"x"] * 100_000),
+            "in": [{"part": "p"}] * 100_000,
+        }
+    )
+    pq.write_table(rows, tmp_path / "f.parquet")
+    reader = BaseFileReader(open_store(tmp_path), "f.parquet")
+    asked: list[list[str]] = []
+
+    def opening(*given: Any, real: Any = pq.ParquetFile, **named: Any) -> Any:
+        asked.append(named.get("read_dictionary", []))
+        return real(*given, **named)
+
+    monkeypatch.setattr(files.pq, "ParquetFile", opening)
+    with reader.opened() as opened:
+        assert pa.Table.from_batches(opened.batches(rows.schema)).equals(rows)
+    assert asked == [[], ["part"]]

@@ -24,6 +24,10 @@ from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
 from lakebed.kernel.predicates.tree import Node
 
 _BATCH_ROWS = 1 << 17
+_READ_BYTES = 1 << 16
+"""How much of a column is read at once from a file on a disk."""
+_ROWS_PER_BYTE = 16
+"""A column of texts that repeat has at least so many rows for each byte of its decompressed pages."""
 _RUN_ROWS = 1 << 19
 """Rows whose keys are looked up at once: for each lookup Arrow hashes all keys of the log anew."""
 
@@ -58,7 +62,7 @@ class BaseFileReader:
                 todo="Rewrite the table with Parquet base files",
             )
         with expecting(store, path):
-            opened = store.open_input(path, self.size)
+            opened = store.open_input(path, self.size, mapped=False)
         with opened as source:
             with self._decoding():
                 file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -146,9 +150,18 @@ class OpenBaseFile:
         self, target: pa.Schema, groups: Sequence[int] | None, constants: Mapping[str, pa.Scalar], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         reader, columns = self.reader, self._in_file(target)
+        remote = isinstance(self.source, RemoteInput)
         with reader._decoding():
             # Reads of one ParquetFile share a size of batches, so each read has one of its own.
-            file = pq.ParquetFile(self.source, metadata=self.file.metadata, page_checksum_verification=True)
+            file = pq.ParquetFile(
+                self.source,
+                metadata=self.file.metadata,
+                read_dictionary=_repeating(self.file.metadata, groups, columns),
+                page_checksum_verification=True,
+                # A file that comes by requests has its parts announced. Of any other a page of each column is held.
+                pre_buffer=remote,
+                buffer_size=0 if remote else _READ_BYTES,
+            )
             for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
                 yield conform_to_table(batch, target, constants, reader.renames, reader.units)
 
@@ -188,6 +201,22 @@ class _Pieces:
                 raise CorruptError("the columns of a base file have different numbers of rows")
         self.left = batch.slice(most)
         return batch.slice(0, most)
+
+
+def _repeating(metadata: pq.FileMetaData, groups: Sequence[int] | None, columns: Sequence[str]) -> list[str]:
+    """The text columns with so few values, in long runs, that it is faster to decode them as a dictionary and spell the
+    rows out after that: partition paths, names of files, commit times."""
+    wanted = set(columns)
+    chosen = range(metadata.num_row_groups) if groups is None else groups
+    names = []
+    for leaf in range(metadata.num_columns):
+        column = metadata.schema.column(leaf)
+        if column.path not in wanted or column.path != column.name or column.logical_type.type != "STRING":
+            continue
+        chunks = (metadata.row_group(group).column(leaf) for group in chosen)
+        if all(chunk.total_uncompressed_size * _ROWS_PER_BYTE < chunk.num_values for chunk in chunks):
+            names.append(column.path)
+    return names
 
 
 def _leaves(file: pq.ParquetFile, columns: Sequence[str]) -> list[int]:

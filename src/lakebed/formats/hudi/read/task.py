@@ -38,7 +38,7 @@ from lakebed.kernel.predicates.where import both
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
-_STREAMED_ROWS = 1 << 14
+_STREAMED_ROWS = 1 << 13
 """Base rows come in small batches: several wait for whoever reads them."""
 
 
