@@ -19,6 +19,9 @@ Float64s: TypeAlias = npt.NDArray[np.float64]
 Objects: TypeAlias = npt.NDArray[np.object_]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
+TEXTS_ONCE = pa.dictionary(pa.int32(), pa.string())
+"""The type of a text column that holds each text once."""
+
 
 def whole_columns(table: pa.Table) -> dict[str, pa.Array]:
     """The columns of a table by name, each as one array."""
@@ -32,3 +35,16 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def repeated(text: str, count: int) -> pa.DictionaryArray:
+    """A column that has one text in each row, which is held once."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+
+
+def with_plain_texts(rows: pa.Table) -> pa.Table:
+    """The rows with each text in its place, also those that are held once."""
+    for number, field in enumerate(rows.schema):
+        if field.type == TEXTS_ONCE:
+            rows = rows.set_column(number, field.with_type(pa.string()), rows.column(number).cast(pa.string()))
+    return rows

@@ -76,11 +76,17 @@ class GzipPages:
         """Where each page begins, by where it would without compression."""
         self._page_ends: list[tuple[int, int]] = []
         """Where each page ends, without compression and with it."""
+        self._page: Struct = {}
+        """The header of the page whose content comes next."""
+        self._page_start = 0
         self._footer: Struct = {}
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Take the next bytes."""
+        """Take the next bytes. Arrow gives a page's header and its content in one piece each: these are not copied."""
+        if self._page and not self._waiting and len(data) == self._page[_PAGE_SIZE][1]:
+            self._compress(data)
+            return len(data)
         self._waiting += data
         while self._step():
             pass
@@ -115,38 +121,47 @@ class GzipPages:
             self._put(footer + struct.pack("<i", len(footer)) + _MAGIC)
 
     def _step(self) -> bool:
-        """Take one page or one struct. False where more bytes must come first."""
-        if self._given == 0:
+        """Take one header, one page or one struct. False where more bytes must come first."""
+        if not self._given:
             if len(self._waiting) < len(_MAGIC):
                 return False
             self._put(_MAGIC)
             self._take(len(_MAGIC))
             return True
-        if self._footer:
+        if self._page:
+            size = self._page[_PAGE_SIZE][1]
+            if len(self._waiting) < size:
+                return False
+            with memoryview(self._waiting) as waiting, waiting[:size] as content:
+                self._compress(content)
+            del self._waiting[:size]
+            return True
+        if self._footer or not self._waiting:
             return False
         try:
             kinds, end = decode(self._waiting, 0, {})
         except CorruptError:  # its end has not come yet
             return False
-        if not _is_page(kinds):
-            if _is_footer(kinds):
-                self._footer, _ = decode(self._waiting, 0, _FOOTER_SHAPE)
-            self._take(end)
-            return True
-        fields, _ = decode(self._waiting, 0, _PAGE_SHAPE)
-        size = fields[_PAGE_SIZE][1]
-        if len(self._waiting) < end + size:
-            return False
-        page = isal_zlib.compress(memoryview(self._waiting)[end : end + size], _LEVEL, _GZIP_WINDOW)
-        fields[_PAGE_SIZE] = (I32, len(page))
-        if _PAGE_CRC in fields:
-            fields[_PAGE_CRC] = (I32, _signed(isal_zlib.crc32(page)))
-        self._places[self._given] = self._written
-        self._put(encode(fields))
-        self._put(page)
-        self._take(end + size)
-        self._page_ends.append((self._given, self._written))
+        if _is_page(kinds):
+            self._page, _ = decode(self._waiting, 0, _PAGE_SHAPE)
+            self._page_start = self._given
+        elif _is_footer(kinds):
+            self._footer, _ = decode(self._waiting, 0, _FOOTER_SHAPE)
+        self._take(end)
         return True
+
+    def _compress(self, content: Any) -> None:
+        """Write the page whose header came last."""
+        page = isal_zlib.compress(content, _LEVEL, _GZIP_WINDOW)
+        header, self._page = self._page, {}
+        header[_PAGE_SIZE] = (I32, len(page))
+        if _PAGE_CRC in header:
+            header[_PAGE_CRC] = (I32, _signed(isal_zlib.crc32(page)))
+        self._places[self._page_start] = self._written
+        self._put(encode(header))
+        self._put(page)
+        self._given += len(content)
+        self._page_ends.append((self._given, self._written))
 
     def _take(self, count: int) -> None:
         del self._waiting[:count]

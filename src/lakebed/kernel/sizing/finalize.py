@@ -175,7 +175,7 @@ class _Work(Generic[M]):
 
     def _measured(self) -> dict[int, FileSize]:
         """The estimated file sizes of the buckets that may need more than one file."""
-        large = np.flatnonzero(self.buckets.sizes > self.target // 2).tolist()
+        large = np.flatnonzero(self.buckets.sizes > self.target).tolist()
         if not large:
             return {}
         runs = []

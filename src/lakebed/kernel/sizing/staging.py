@@ -28,6 +28,9 @@ INLINE_BYTES = 256 << 10
 """At most so many bytes travel in a task's answer instead of a file."""
 CHUNK_BYTES = 4 << 20
 """The largest chunk, in bytes of Arrow data, so that a reader of chunks needs little memory."""
+_LEAST_FLUSH, _PER_BUCKET = 8 << 20, 512 << 10
+"""Rows are grouped once there are so many bytes of them for each bucket, long before the buffer is full: what was just
+written is still in the processor's cache."""
 _WAVE_BYTES = 8 << 20
 """Chunks are read together from a remote store up to so many compressed bytes."""
 
@@ -48,7 +51,7 @@ class Place(Protocol):
         """A new file, which is removed when the block fails."""
         ...
 
-    def read(self, path: str, start: int = 0, length: int | None = None, /) -> bytes:
+    def read(self, path: str, start: int = 0, length: int | None = None, /) -> bytes | pa.Buffer:
         """A range of a file."""
         ...
 
@@ -147,7 +150,7 @@ class Stager:
                 piece = batch.slice(start, most)
                 self._held.append(piece)
                 self._held_bytes += piece.nbytes
-                if self._held_bytes >= self._limits.buffer:
+                if self._held_bytes >= min(self._limits.buffer, max(_LEAST_FLUSH, _PER_BUCKET * len(self._codes))):
                     self._flush()
 
     def finish(self) -> Staged | None:
@@ -176,10 +179,10 @@ class Stager:
         self._held, self._held_bytes = [], 0
         groups = self._group(rows)
         codes = groups.codes
+        rows = rows.combine_chunks()
         if groups.order is not None:
-            rows = rows.combine_chunks().take(pa.array(groups.order))
-            codes = codes[groups.order]
-        self._append(rows.combine_chunks(), codes, groups.buckets)
+            rows, codes = rows.take(pa.array(groups.order)), codes[groups.order]
+        self._append(rows, codes, groups.buckets)
 
     def _append(self, rows: pa.Table, codes: Int64s, buckets: Sequence[Hashable]) -> None:
         """Add one or more chunks per run of equal codes."""
@@ -200,33 +203,43 @@ class Stager:
                     self._kept.append(batch)
         else:
             self._memory_left = 0
-            self._store(self._encoded(runs))
+            self._store(runs, rows.nbytes)
 
-    def _encoded(self, runs: Sequence[tuple[int, pa.Table]]) -> pa.Buffer:
+    def _store(self, runs: Sequence[tuple[int, pa.Table]], size: int) -> None:
+        """Write runs of `size` bytes to the file, or hold them while they may travel in the answer."""
+        direct = not self._limits.compressed
+        if direct and self._file is None and self._written + size > self._limits.inline:
+            self._begin_file()
+        if direct and self._file is not None:
+            self._written += self._encode(runs, self._file, 0)
+            return
         sink = pa.BufferOutputStream()
+        self._written += self._encode(runs, sink, self._written)
+        self._inline.append(sink.getvalue())
+        if self._file is not None or self._written > self._limits.inline:
+            self._begin_file()
+
+    def _begin_file(self) -> None:
+        """Open the file where it is not, and write what waits."""
+        if self._file is None:
+            self._file = self._open.enter_context(self._place.open_output(self._path))
+        waiting, self._inline = self._inline, []
+        for part in waiting:
+            self._file.write(part)
+
+    def _encode(self, runs: Sequence[tuple[int, pa.Table]], sink: pa.NativeFile, before: int) -> int:
+        """Write a stream of chunks to a file that begins after `before` bytes. Returns the bytes of it."""
+        began = sink.tell()
         options = pa.ipc.IpcWriteOptions(compression="lz4" if self._limits.compressed else None)
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
             stream.write_batch(_no_rows(self._schema))  # so that the stream's head is not part of the first chunk
             for code, run in runs:
                 for batch in run.to_batches(max_chunksize=_rows_of(run, self._limits.chunk)):
-                    before = sink.tell()
+                    start = sink.tell()
                     stream.write_batch(batch)
-                    place = (self._written + before, sink.tell() - before)
+                    place = (before + start, sink.tell() - start)
                     self._chunks.append((code, batch.num_rows, batch.nbytes, *place))
-        return sink.getvalue()
-
-    def _store(self, data: pa.Buffer) -> None:
-        self._written += data.size
-        if self._file is None:
-            self._inline.append(data)
-            if self._written <= self._limits.inline:
-                return
-            self._file = self._open.enter_context(self._place.open_output(self._path))
-            waiting, self._inline = self._inline, []
-        else:
-            waiting = [data]
-        for part in waiting:
-            self._file.write(part)
+        return int(sink.tell() - began)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

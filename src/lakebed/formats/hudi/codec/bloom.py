@@ -30,7 +30,7 @@ _HEAD = struct.Struct(">iibi")
 _COUNTS = struct.Struct(">iii")
 _MURMUR = 1
 _M = np.uint32(0x5BD1E995)
-_ROWS = 1 << 14
+_ROWS = 1 << 13
 """How many keys are hashed together: their state stays in the processor's cache."""
 
 
@@ -166,18 +166,27 @@ def parse_filter(text: bytes, kind: str) -> BloomFilter:
 
 
 def _places(keys: pa.StringArray, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For some keys at a time: their row numbers, and the bits of each (one row of the matrix per hash)."""
+    """For some keys at a time: their row numbers, and the bits of each (one row of the matrix per hash). The matrix is
+    used again for the next keys."""
     binary = keys.cast(pa.binary())
     _, offset_buffer, data_buffer = binary.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[binary.offset : binary.offset + len(keys) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
+    room = np.empty((hashes, min(_ROWS, len(keys))), np.intp)
+    if len(lengths) and lengths.min() == lengths.max():  # the keys lie one behind the other
+        length = int(lengths[0])
+        matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), length)
+        for start in range(0, len(keys), _ROWS):
+            some = matrix[start : start + _ROWS]
+            yield np.arange(start, start + len(some)), _rounds(*_words(some), length, room[:, : len(some)], bits)
+        return
     for length in np.unique(lengths):
         alike = np.flatnonzero(lengths == length)
         for start in range(0, len(alike), _ROWS):
             rows = alike[start : start + _ROWS]
             words, tail = _words(data[offsets[rows][:, None] + np.arange(length)])
-            yield rows, _rounds(words, tail, int(length), len(rows), hashes, bits)
+            yield rows, _rounds(words, tail, int(length), room[:, : len(rows)], bits)
 
 
 def _words(matrix: UInt8s) -> tuple[list[UInt32s], UInt32s | None]:
@@ -198,9 +207,10 @@ def _words(matrix: UInt8s) -> tuple[list[UInt32s], UInt32s | None]:
     return mixed, tail
 
 
-def _rounds(words: list[UInt32s], tail: UInt32s | None, length: int, count: int, hashes: int, bits: int) -> np.ndarray:
-    places = np.empty((hashes, count), np.intp)
-    state, other = np.zeros(count, np.uint32), np.empty(count, np.uint32)
+def _rounds(words: list[UInt32s], tail: UInt32s | None, length: int, places: np.ndarray, bits: int) -> np.ndarray:
+    """Fill `places`, and return it."""
+    hashes, count = places.shape
+    state, other, size = (np.zeros(count, np.uint32) for _ in range(3))
     modulus = np.uint32(bits)
     for number in range(hashes):
         state ^= np.uint32(length)
@@ -214,8 +224,9 @@ def _rounds(words: list[UInt32s], tail: UInt32s | None, length: int, count: int,
         state *= _M
         state ^= np.right_shift(state, np.uint32(15), out=other)
         # The remainder without its sign: numpy divides by one number far faster than it takes remainders.
-        size = np.abs(state.view(np.int32)).view(np.uint32)
+        np.abs(state.view(np.int32), out=size.view(np.int32))
         np.floor_divide(size, modulus, out=other)
         other *= modulus
-        np.subtract(size, other, out=places[number], casting="unsafe")
+        size -= other
+        places[number] = size
     return places

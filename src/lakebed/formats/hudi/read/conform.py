@@ -125,6 +125,8 @@ def _convert(source: pa.Array, target: pa.DataType, path: Path, written: _Writte
         return source
     if pa.types.is_dictionary(kind):
         return _convert(source.dictionary_decode(), target, path, written)
+    if pa.types.is_dictionary(target):
+        return _convert(source, target.value_type, path, written).dictionary_encode()
     if pa.types.is_struct(kind) and pa.types.is_struct(target):
         return _struct(source, target, path, written)
     if _is_list(kind) and pa.types.is_list(target):

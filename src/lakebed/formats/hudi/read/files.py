@@ -150,13 +150,14 @@ class OpenBaseFile:
         self, target: pa.Schema, groups: Sequence[int] | None, constants: Mapping[str, pa.Scalar], batch_rows: int
     ) -> Iterator[pa.RecordBatch]:
         reader, columns = self.reader, self._in_file(target)
+        once = self._in_file(pa.schema([column for column in target if pa.types.is_dictionary(column.type)]))
         remote = isinstance(self.source, RemoteInput)
         with reader._decoding():
             # Reads of one ParquetFile share a size of batches, so each read has one of its own.
             file = pq.ParquetFile(
                 self.source,
                 metadata=self.file.metadata,
-                read_dictionary=_repeating(self.file.metadata, groups, columns),
+                read_dictionary=[*once, *_repeating(self.file.metadata, groups, columns)],
                 page_checksum_verification=True,
                 # A file that comes by requests has its parts announced. Of any other a page of each column is held.
                 pre_buffer=remote,

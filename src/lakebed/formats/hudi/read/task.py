@@ -7,8 +7,9 @@ used. The base file streams through batch by batch. The log of the slice is held
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.unmerged import rows_in_log_order, with_operation
 from lakebed.formats.hudi.timeline.active import Blocks
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import TEXTS_ONCE, Bools, with_plain_texts
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.tree import Call, Column, Literal, Node
 from lakebed.kernel.predicates.where import both
@@ -242,6 +243,17 @@ class MergedSlice:
         kept = pa.array(~self.merged.deleted | self._used)
         return self.merged.keys.filter(kept), self.merged.keys.filter(pc.invert(kept))
 
+    def repeating(self, names: Collection[str]) -> Self:
+        """The same slice, some text columns of which are dictionaries: what repeats is held once. Columns that decide
+        about rows stay as they are."""
+        texts = {*names} - {*self._deciding().names}
+        fields = [column.with_type(TEXTS_ONCE) if column.name in texts else column for column in self.target]
+        return replace(self, target=pa.schema(fields))
+
+    def new_keys(self) -> pa.Array:
+        """The keys of the log that the base file does not have. Call it after `rows`."""
+        return pa.array([], pa.string()) if self.merged is None else self.merged.keys.filter(pa.array(~self._met))
+
     def counts(self) -> tuple[int, int, int, int]:
         """How many keys the log added to the base file, changed in it and deleted from it, and how many it has. Call it
         after `rows`."""
@@ -323,7 +335,8 @@ class MergedSlice:
             yield kept
         if len(merge.combined):
             rows = pa.Table.from_batches([batch.take(pa.array(merge.combined))])
-            combined = combine(merged, rows, merge, self.reader.rules).combine_chunks()
+            combined = combine(merged, with_plain_texts(rows), merge, self.reader.rules)
+            combined = conform_to_table(combined, self.target).combine_chunks()
             yield from self._of_log(combined.to_batches())
 
     def _filled(self, table: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from lakebed.formats.hudi.codec.service_plans import PlannedSlice
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
-from lakebed.formats.hudi.write.base_file import BaseFileWriter, known_keys
+from lakebed.formats.hudi.write.base_file import REPEATING, BaseFileWriter, known_keys
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.served import is_bucket
@@ -48,7 +48,7 @@ class Compactor:
             tuple(prefix + name for name in part.logs),
         )
         columns = tuple(self.target.kept_schema.names)
-        merged = self.reader.open(paths, columns)
+        merged = self.reader.open(paths, columns).repeating(REPEATING)
         token = new_token(task.number)
         log = None
         if self.target.config.cdc and (self.rings or is_bucket(part.file_id, self.target.config)):
@@ -59,6 +59,8 @@ class Compactor:
         try:
             for batch in merged.rows():
                 writer.write(batch)
+            if known is not None:
+                known.add_new(merged.new_keys())
             inserts, updates, deletes, keys = merged.counts()
             changes = log.write() if log is not None else {}
             written = writer.close(

@@ -16,27 +16,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
-from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, RECORD_KEY, file_path
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, WrittenFile
 from lakebed.formats.hudi.read.task import MergedSlice
 from lakebed.formats.hudi.write.files import FileTarget, base_name
 from lakebed.formats.hudi.write.key_summary import BLOOM, KeySummary
 from lakebed.formats.hudi.write.statistics import column_ranges, has_nan
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import TEXTS_ONCE, one_chunk, repeated
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 from lakebed.kernel.parquet.gzip_pages import parquet_writer
 
 _SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
+REPEATING = (COMMIT_TIME, PARTITION_PATH, _FILE_NAME)
+"""The meta columns in which few texts repeat."""
 
 
 def known_keys(target: FileTarget, rows: MergedSlice, footer: Mapping[bytes, bytes]) -> KeySummary | None:
-    """What the footer of a slice's base file and the log tell of the keys of a file with the slice's rows. None where
-    rows may go, so that only the rows themselves tell."""
+    """What the footer of a slice's base file tells of the keys of a file with the slice's rows: all but those that only
+    the log has. None where rows may go, so that only the rows themselves tell."""
     log = rows.merged
     if rows.reader.rules.marker_column or (log is not None and log.deleted.any()):
         return None
-    more = log.keys if log is not None else pa.array([], pa.string())
-    return KeySummary.continued(target.options.bloom, footer, more)
+    return KeySummary.continued(target.options.bloom, footer)
 
 
 class KeyChange(NamedTuple):
@@ -68,7 +69,7 @@ class BaseFileWriter:
         target.markers(self.path, marker)
         options = target.options
         self._schema = target.file_schema
-        self._held_schema = target.kept_schema
+        self._held_schema = with_dictionaries(target.kept_schema)
         self._summary = keys or KeySummary(options.bloom if target.config.meta_fields else None)
         self.rows = 0
         self.new_rows = 0
@@ -98,10 +99,7 @@ class BaseFileWriter:
             self._identify(columns, count)
         else:
             columns |= dict.fromkeys(META_COLUMNS, pa.nulls(count, pa.string()))
-        arrays = [
-            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type)
-            for f in self._held_schema
-        ]
+        arrays = [_in_type(columns[f.name], f.type) for f in self._held_schema]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._held_schema)
         self._without_nan -= {name for name in self._without_nan if has_nan(rows.column(name))}
         self.rows += count
@@ -118,8 +116,10 @@ class BaseFileWriter:
             numbers = pa.array(np.arange(self.new_rows, self.new_rows + count))
             prefix = f"{self._target.instant}_{self._token.partition('-')[0]}_"
             made = pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
-            instant = pa.repeat(self._target.instant, count)
-            columns[COMMIT_TIME] = instant if times is None else times.fill_null(self._target.instant)
+            instant = self._target.instant
+            columns[COMMIT_TIME] = (
+                repeated(instant, count) if times is None else times.cast(pa.string()).fill_null(instant)
+            )
             columns[_SEQNO] = made if times is None else pc.coalesce(columns[_SEQNO], made)
             self.new_rows += count
         self._summary.add(columns[RECORD_KEY])
@@ -133,10 +133,11 @@ class BaseFileWriter:
 
     def _flush(self) -> None:
         if self._held:
-            held = pa.Table.from_batches(self._held, self._held_schema)
+            held = pa.Table.from_batches(self._held, self._held_schema).unify_dictionaries()
             self._held, self._held_bytes = [], 0
-            name = pa.repeat(pa.scalar(self.name if self._target.config.meta_fields else None, pa.string()), len(held))
-            table = held.add_column(self._schema.get_field_index(_FILE_NAME), self._schema.field(_FILE_NAME), name)
+            count, own = len(held), self._target.config.meta_fields
+            name = repeated(self.name, count) if own else pa.nulls(count, TEXTS_ONCE)
+            table = held.add_column(self._schema.get_field_index(_FILE_NAME), _FILE_NAME, name)
             self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
 
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
@@ -151,7 +152,7 @@ class BaseFileWriter:
         self._flush()
         footer = {"writer.model.name": "avro", "parquet.avro.schema": with_meta_fields(self._target.avro)}
         footer |= self._summary.footer()
-        writer = self._opened(self._schema.empty_table())
+        writer = self._opened(with_dictionaries(self._schema).empty_table())
         writer.add_key_value_metadata(footer)
         self._parquet.close()
         size = self._sink.tell()
@@ -193,10 +194,21 @@ def base_file_writer(
     """The Parquet writer of a base file of which these are the first rows."""
     return parquet_writer(
         output,
-        target.file_schema,
+        rows.schema,
         target.options.compression,
         target.options.compression_level,
         use_dictionary=repeating_columns(rows) if target.options.dictionary else False,
         write_page_checksum=True,
         store_schema=False,
     )
+
+
+def with_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """The columns of a base file as its writer takes them: the meta columns that repeat hold each text once."""
+    return pa.schema([f.with_type(TEXTS_ONCE) if f.name in REPEATING else f for f in schema])
+
+
+def _in_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    return column.cast(pa.string()).dictionary_encode() if kind == TEXTS_ONCE else column.cast(kind)

@@ -23,7 +23,7 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import MergedSlice, SliceReader
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.formats.hudi.write.base_file import BaseFileWriter, KeyChange, known_keys
+from lakebed.formats.hudi.write.base_file import REPEATING, BaseFileWriter, KeyChange, known_keys
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
@@ -86,7 +86,7 @@ def merge_group(
     """
     paths = SlicePaths.of(file_slice)
     merged = _merged(target, reader, incoming)
-    slice_rows = MergedSlice(reader, paths.without_logs(), target.kept_schema, merged, None)
+    slice_rows = MergedSlice(reader, paths.without_logs(), target.kept_schema, merged, None).repeating(REPEATING)
     log = None
     if target.config.cdc and paths.base:
         slice_rows = watched(slice_rows)
@@ -97,6 +97,8 @@ def merge_group(
     try:
         for batch in slice_rows.rows():
             writer.write(batch)
+        if keys is not None:
+            keys.add_new(slice_rows.new_keys())
         inserts, *_ = slice_rows.counts()
         deletes = max(0, before + inserts - writer.rows)
         updates = max(0, before - slice_rows.kept - deletes)
@@ -119,7 +121,7 @@ def merge_group(
 def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> Iterator[pa.RecordBatch]:
     """The rows of a slice's base file as they are stored, in the columns of new files."""
     paths = SlicePaths.of(file_slice).without_logs()
-    yield from MergedSlice(reader, paths, target.kept_schema, None, None).rows()
+    yield from MergedSlice(reader, paths, target.kept_schema, None, None).repeating(REPEATING).rows()
 
 
 def _live(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:

@@ -31,12 +31,10 @@ class KeySummary:
         self._complete = False
 
     @classmethod
-    def continued(
-        cls, settings: FilterSettings | None, footer: Mapping[bytes, bytes], more: pa.StringArray
-    ) -> KeySummary | None:
-        """The summary of a file with all keys of an older file and some more: nothing is added to it afterwards.
+    def continued(cls, settings: FilterSettings | None, footer: Mapping[bytes, bytes]) -> KeySummary | None:
+        """The summary of a file with all keys of an older file, whose footer is given, and with those of `add_new`.
 
-        `footer` is that of the older file. None where it does not tell enough, or has another kind of filter.
+        None where the footer does not tell enough, or has another kind of filter.
         """
         least, greatest = footer.get(LEAST.encode()), footer.get(GREATEST.encode())
         if least is None or greatest is None:
@@ -50,14 +48,18 @@ class KeySummary:
                 return None
             if summary._filter is None:
                 return None
-            summary._filter.add_missing(more)
         summary._least, summary._greatest = least.decode(), greatest.decode()
-        summary._bounds(more)
         summary._complete = True
         return summary
 
+    def add_new(self, keys: pa.StringArray) -> None:
+        """Add keys that the older file does not have."""
+        if self._filter is not None:
+            self._filter.add_missing(keys)
+        self._bounds(keys)
+
     def add(self, keys: pa.StringArray) -> None:
-        """Add the keys of rows that are written."""
+        """Add the keys of rows that are written. Of a summary that continues another file these are known."""
         if self._complete or not len(keys):
             return
         if self._filter is not None:

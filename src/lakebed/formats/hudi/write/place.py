@@ -47,10 +47,14 @@ class StagingPlace:
         store, inner = self._where(path)
         return store.open_output(inner)
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """A range of a file."""
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes | pa.Buffer:
+        """A range of a file. What lies on this machine is mapped, not copied."""
         store, inner = self._where(path)
-        return store.read(inner, start, length)
+        if store is not self.scratch:
+            return store.read(inner, start, length)
+        with store.open_input(inner) as file:
+            file.seek(start)
+            return file.read_buffer(length)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Remove files. A missing file is not an error."""
