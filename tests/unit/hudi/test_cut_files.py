@@ -14,17 +14,19 @@ import lakebed
 from lakebed.errors import CorruptError
 
 ROWS = pa.table({"id": ["a", "b", "c"], "v": ["one"] * 3})
-QUIET = {"hoodie.clean.automatic": "false", "hoodie.metadata.enable": "false"}
+QUIET = {"hoodie.clean.automatic": "false"}
 
 
-@pytest.fixture(params=[6, 9])
+@pytest.fixture(params=[(6, "false"), (9, "true")])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> lakebed.Table:
-    """One base file, and two log files."""
-    options = {"hoodie.write.table.version": request.param, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+    """One base file, and two log files; the metadata table knows their sizes, or commits alone do."""
+    version, metadata = request.param
+    quiet = {**QUIET, "hoodie.metadata.enable": metadata}
+    options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
     made = lakebed.create(tmp_path / "t", "hudi", ROWS.schema, primary_key=["id"], options=options)
     for number in range(3):
         rows = ROWS.slice(0, 3 - number).set_column(1, "v", pa.array([str(number)] * (3 - number)))
-        made.write(rows, "upsert", options=QUIET)
+        made.write(rows, "upsert", options=quiet)
     return made
 
 

@@ -168,9 +168,9 @@ def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_pa
     table.done(1, [])
     first = avro_data_block(table.schema(), [{"id": "a", "x": "a2"}, {"id": "b", "x": "b2"}], t(2))
     whole = first + table.deletes(2, {"b": None})
-    path = tmp_path / table.log("g", 2 if version >= 8 else 1, whole)
+    path = tmp_path / table.log("g", 2 if version >= 8 else 1, b"")
     table.done(2, [path.name], deletes=1)
-    plan = table.open().plan_read(["id", "x"])
+    plan = table.open().plan_read(["id", "x"])  # nothing is known of the file's size
 
     def found(content: bytes, torn: bool) -> dict[str, str]:
         path.write_bytes(content)

@@ -7,7 +7,7 @@ were. Of the newest state no file may be gone: one that a commit names and that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, DataCleanedError
@@ -127,7 +127,7 @@ def check_lost(
     for the newest state, DataCleanedError for an older one, and CorruptError for a log file that was cut short.
     """
     if logs:
-        check_cut(state, view, slices)
+        check_cut(state, view, {(part.partition, log.name): log.size for part in slices for log in part.logs})
     names = [s.base.name for s in slices if s.base is not None]
     names += [log.name for s in slices for log in s.logs]
     present = frozenset(names)
@@ -149,12 +149,12 @@ def check_lost(
                 raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
 
 
-def check_cut(state: TableState, view: View, slices: Iterable[FileSlice]) -> None:
-    """Raise CorruptError for a log file that has fewer bytes than a commit of the active timeline says.
+def check_cut(state: TableState, view: View, sizes: Mapping[tuple[str, str], int]) -> None:
+    """Raise CorruptError for a log file that has fewer bytes than a commit of the active timeline says. `sizes` has the
+    bytes of log files by partition and name.
 
     A base file that was cut short has no footer, so whoever opens it finds out.
     """
-    sizes = {(part.partition, log.name): log.size for part in slices for log in part.logs}
     if not sizes:
         return
     for time, commit in state.commits(view).items():

@@ -22,22 +22,35 @@ _LOG = redacting_logger("lakebed.hudi")
 
 
 def read_blocks(
-    store: Store, paths: Sequence[str], counting: Blocks, instant: str = "", originals: bool = False
+    store: Store,
+    paths: Sequence[str],
+    counting: Blocks,
+    instant: str = "",
+    originals: bool = False,
+    sizes: Sequence[int] = (),
 ) -> list[LogBlock]:
-    """Read log files and choose the blocks that count, only those of one `instant` where it is given.
+    """Read log files and choose the blocks that count, only those of one `instant` where it is given. `sizes` are the
+    bytes that the files are known to have, in their order; with none nothing is known.
 
     With `originals` the blocks that a log compaction replaced count in its place, where all are there: they tell which
     instant deleted a key.
 
     Torn bytes, which a dying writer leaves, are skipped and counted in a CorruptBlocksWarning per file. Raises
-    CorruptError for a block that was whole once and is damaged now, since its rows are lost; DataCleanedError for a
-    file that is gone.
+    CorruptError for a block that was whole once and is damaged now, and for a file that has fewer bytes than is known,
+    since rows are lost; DataCleanedError for a file that is gone.
     """
     blocks: list[LogBlock] = []
+    known = dict(zip(paths, sizes, strict=False))  # a base file's size follows
     for path in paths:
         try:
             with expecting(store, path):
                 data = store.read(path)
+            if len(data) < known.get(path, 0):
+                raise CorruptError(
+                    "a log file was cut short",
+                    why=f"it has {len(data)} bytes, and had {known[path]}",
+                    todo="Restore the file from a copy; its rows are lost otherwise",
+                )
             scan = parse_log(data)
         except (CorruptError, UnsupportedError) as error:
             error.table, error.file = store.location, path

@@ -98,7 +98,8 @@ class SliceReader:
     def log_blocks(self, paths: SlicePaths, instant: str = "", originals: bool = False) -> list[LogBlock]:
         """The blocks of a slice's log that count, only those of one `instant` where it is given; with `originals` not
         those of log compactions."""
-        return read_blocks(self.store, paths.logs, replace(self.blocks, until=paths.until), instant, originals)
+        counting = replace(self.blocks, until=paths.until)
+        return read_blocks(self.store, paths.logs, counting, instant, originals, paths.sizes)
 
     def log_reader(self, target: pa.Schema, rules: MergeRules, instants: frozenset[str] | None = None) -> LogReader:
         """How log blocks are decoded into the columns of `target`."""

@@ -149,7 +149,7 @@ class Rewrite:
         kept = [*listed] if keeping is None else keeping.kept(listed)
         written = state.written(view)
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
-        check_cut(state, view, slices)
+        check_cut(state, view, {(part.partition, log.name): log.size for part in slices for log in part.logs})
         pending = pending_services(state.store, state.timeline)
         if self._logs_only:
             return plan_log_compaction(slices, pending, self.options, self._reader)
@@ -214,7 +214,7 @@ class Rewrite:
             operation = {"clustering": "CLUSTER", "log-compaction": "LOG_COMPACT"}.get(self._what, "COMPACT")
             transaction = Transaction.take(self.context, self._action, operation, instant)
             try:
-                tasks, before, bytes_before = self._tasks(instant, parts)
+                tasks, before, bytes_before = self._tasks(instant, parts, whole=True)
                 written, more = self._run(transaction, plan, tasks, engine)
             except BaseException:
                 if self._logs_only:
@@ -230,9 +230,11 @@ class Rewrite:
             files, after, size, size_after, groups, skipped, instants=tuple(sorted(plans)), notes=tuple(notes)
         )
 
-    def _tasks(self, instant: str, parts: Sequence[PlannedSlice]) -> tuple[list[CompactionTask], int, int]:
+    def _tasks(
+        self, instant: str, parts: Sequence[PlannedSlice], whole: bool = False
+    ) -> tuple[list[CompactionTask], int, int]:
         """The slices of a plan, with the files that they read and the bytes of these. What an earlier run of it left is
-        removed."""
+        removed. CorruptError for a log file that was cut short, where they have to be `whole`."""
         store, view = self.context.store, self.state.view()
         folders = sorted({part.partition for part in parts})
         sizes: dict[tuple[str, str], int] = {}
@@ -243,6 +245,9 @@ class Rewrite:
                 parsed = parse_base_name(info.name)
                 if parsed is not None and parsed[1].instant == instant:
                     left.append(info.path)
+        if whole:
+            logs = {(part.partition, name) for part in parts for name in part.logs}
+            check_cut(self.state, view, {file: size for file, size in sizes.items() if file in logs})
         store.delete_many([*left, *((marked_files(store, instant) or ()) if self._logs_only else ())])
 
         def position(name: str) -> tuple[str, int, tuple[int, ...]]:
