@@ -1,6 +1,7 @@
 """Hudi tables written and maintained, side by side: lakebed, Hudi's own engine and hudi-rs, step by step.
 
-    ./run bench hudi-write [--rows 2000000] [--folder FOLDER] [--engines lakebed,jvm,hudi-rs] [--cases cow,mor,growth]
+    ./run bench hudi-write [--rows 2000000] [--folder FOLDER] [--engines lakebed,lakebed-zstd,jvm,hudi-rs]
+        [--cases cow,mor,growth]
 
 Rows of 12 columns in 4 partitions, no metadata table, index SIMPLE. Two tables, copy-on-write and merge-on-read, each
 with one bulk insert of all rows, three upserts of a tenth of them, a compaction (merge-on-read), a read of all rows, a
@@ -8,8 +9,9 @@ clustering and a clean. Every step of lakebed and of hudi-rs is a process of its
 session of two threads, warmed up by a small table. Seconds on the clock and of processor time are of the step alone: of
 a session that runs, or of a process with its modules loaded. `process_cpu_seconds` are of the whole process, its start
 included; hudi-rs has only these, as `cpu_seconds`. Peak memory is that of the process (of the JVM: the most up to
-then). lakebed and hudi-rs also read the table that the other one wrote (`of`). `growth` is lakebed alone: an upsert of
-the same rows into one partition, and a compaction, in tables of one size and of four times that size.
+then). `lakebed-zstd` is lakebed with Zstandard, which hudi-rs writes, in place of Hudi's default, gzip. lakebed and
+hudi-rs also read the table that the other one wrote (`of`). `growth` is lakebed alone: an upsert of the same rows into
+one partition, and a compaction, in tables of one size and of four times that size.
 
 Hudi's own engine needs LAKEBED_HUDI_JVM_PYTHON and LAKEBED_HUDI_JARS, hudi-rs a program that LAKEBED_HUDI_RS_WRITER
 names (a command that takes `create|insert|upsert|compact|read TABLE [FILE]` and answers with one JSON line); an engine
@@ -37,6 +39,7 @@ import pyarrow.parquet as pq
 
 RESULTS = Path(__file__).parent / "results" / "hudi_write.json"
 BUNDLE = "hudi-spark3.5-bundle_2.12-1.1.1.jar"
+CODEC = "hoodie.parquet.compression.codec"
 ROWS, PARTS, UPSERTS = 2_000_000, 4, 3
 STEPS = {
     "cow": ("bulk_insert", *(f"upsert_{n + 1}" for n in range(UPSERTS)), "read", "cluster", "clean"),
@@ -50,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--folder", default="")
-    parser.add_argument("--engines", default="lakebed,jvm,hudi-rs")
+    parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--cases", default="cow,mor,growth")
     parser.add_argument("--options", default="{}", help="more options of lakebed's writes, as JSON")
     parser.add_argument("--work", default="", metavar="FOLDER", help=argparse.SUPPRESS)
@@ -143,6 +146,16 @@ def with_lakebed(folder: Path, given: Any) -> Iterator[dict[str, Any]]:
                     yield {**line, "table_rows": count}
 
 
+def with_lakebed_zstd(folder: Path, given: Any) -> Iterator[dict[str, Any]]:
+    """The writes of both tables with Zstandard, which hudi-rs takes where Hudi's default is gzip."""
+    options = json.dumps({**json.loads(given.options), CODEC: "zstd"})
+    for kind in (kind for kind in STEPS if kind in given.cases.split(",")):
+        table = fresh(folder / f"lakebed_zstd_{kind}")
+        for step in STEPS[kind][: 1 + UPSERTS]:
+            line = in_own_process(kind, step, table, folder / f"input_{given.rows}", options)
+            yield {**line, "engine": "lakebed-zstd"}
+
+
 def fresh(table: Path) -> Path:
     shutil.rmtree(table, ignore_errors=True)
     return table
@@ -209,7 +222,7 @@ def rs_input(step: str) -> str:
     return "all.parquet" if step == "bulk_insert" else f"{step}.parquet"
 
 
-ENGINES = {"lakebed": with_lakebed, "jvm": with_jvm, "hudi-rs": with_hudi_rs}
+ENGINES = {"lakebed": with_lakebed, "lakebed-zstd": with_lakebed_zstd, "jvm": with_jvm, "hudi-rs": with_hudi_rs}
 
 if __name__ == "__main__":
     main()
