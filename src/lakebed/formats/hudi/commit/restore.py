@@ -37,6 +37,7 @@ from lakebed.formats.hudi.timeline.writing import (
     inflight,
     inflight_file,
     new_instant,
+    remove_strays,
     request,
     requested_file,
 )
@@ -163,6 +164,7 @@ def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: R
     undone = [each for found in rollbacks.values() for each in found if each is not None]
     update(context, restore.time, change_of(ACTION, undone))
     completed = new_instant(config, context.timeline(), restore.time)
+    remove_strays(store, timeline, restore.time)
     complete(store, config, restore.time, completed, ACTION, encode(restored))
     for entry in done:
         if entry.time > (plan.savepoint_to_restore_timestamp or restore.time):

@@ -41,6 +41,7 @@ from lakebed.formats.hudi.timeline.writing import (
     inflight_file,
     new_instant,
     remove_instant,
+    remove_strays,
     request,
 )
 from lakebed.kernel import clock
@@ -164,8 +165,9 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     update(context, instant, change_of("rollback", [metadata], (info.commit_time,)))
     if entry is not None:
         remove_instant(store, config, entry)
-    completed = new_instant(config, context.timeline(), instant)
-    complete(store, config, instant, completed, "rollback", encode(metadata))
+    timeline = context.timeline()
+    remove_strays(store, timeline, instant)
+    complete(store, config, instant, new_instant(config, timeline, instant), "rollback", encode(metadata))
     remove_markers(store, info.commit_time)
     with suppress(LakebedError, OSError):
         store.delete(heartbeat_file(info.commit_time))

@@ -37,7 +37,7 @@ from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.pending_services import pending_services
-from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, request
+from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, remove_strays, request
 from lakebed.kernel import clock
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.options import Options
@@ -176,6 +176,7 @@ class Clean:
                 return ()  # another process carried it on, and ended it first
             notes = update(context, instant, MetadataChange("clean", deleted=files))
             completed = new_instant(config, timeline, instant)
+            remove_strays(store, timeline, instant)
             complete(store, config, instant, completed, "clean", encode(metadata))
         return notes
 

@@ -35,6 +35,8 @@ from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
+_CUT_OFF = "a restore of it was cut off, and no engine writes it until that ends; the next write builds it again"
+
 
 class Indexed(Protocol):
     """What an update needs of the table that changes."""
@@ -69,6 +71,8 @@ def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, .
     notes = _leave(table.store, named, kept) if len(kept) < len(named) or building else ()
     try:
         target = Target.open(table.store, config, kept)
+        if any(entry.action == "restore" and not entry.done for entry in target.timeline.entries):
+            return (*notes, *_leave(table.store, kept, why=_CUT_OFF))
         settle(target, bool(building))
         notes += _write(target, instant, change, table.options[COMPACT_AFTER])
     except UNUSABLE as error:
