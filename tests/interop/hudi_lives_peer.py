@@ -4,6 +4,8 @@
 
 ORDERS is one JSON object a line, whose `do` is
 - `write`: the rows of a Parquet file (`rows`) into `path` with `options` and `mode`;
+- `stream`: the Parquet files of `source`, whose columns are `schema`, as a structured stream, batch by batch of one
+  file, into `path` with `options`; the query's state is in `checkpoint`;
 - `read`: the rows of `path` with `options`, those that meet `where` if that is given, each as the texts of `columns`;
 - `call`: an SQL procedure, in which `$T` stands for the table at `path` and `$P` for the path, under `settings`;
 - `archived`: the instants of the archived timeline;
@@ -43,6 +45,14 @@ def write(order):
     if order.get("drop"):
         frame = frame.drop(*order["drop"])
     frame.write.format("hudi").options(**order["options"]).mode(order["mode"]).save(order["path"])
+    return []
+
+
+def stream(order):
+    frame = spark.readStream.schema(order["schema"]).option("maxFilesPerTrigger", 1).parquet(order["source"])
+    writer = frame.writeStream.format("hudi").options(**order["options"]).outputMode("append")
+    writer = writer.option("checkpointLocation", order["checkpoint"]).trigger(availableNow=True)
+    writer.start(order["path"]).awaitTermination()
     return []
 
 
@@ -127,7 +137,15 @@ def indexed(order):
     return [found, places]
 
 
-ORDERS = {"write": write, "read": read, "call": call, "archived": archived, "listed": listed, "indexed": indexed}
+ORDERS = {
+    "write": write,
+    "stream": stream,
+    "read": read,
+    "call": call,
+    "archived": archived,
+    "listed": listed,
+    "indexed": indexed,
+}
 
 for line in sys.stdin:
     order = json.loads(line)
