@@ -19,8 +19,14 @@ class Peer:
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._errors = (folder / "errors.txt").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8"
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8",
+            start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def process_group(self) -> int:
+        """The group of the process and those that it began."""
+        return self._process.pid
 
     def ask(self, *words: object, end: str) -> list[str]:
         """The lines of the answer; the last is the first one that begins with `end`, without it."""

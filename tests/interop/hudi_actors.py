@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,9 +92,36 @@ class Release:
             raise EngineError(f"{order.get('sql') or order['do']}: {answer['error']}")
         return answer["rows"]
 
+    @property
+    def process_group(self) -> int:
+        """The group of its processes, Python and Java."""
+        return self._peer.process_group
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Nothing of it runs in the block."""
+        os.killpg(self.process_group, signal.SIGSTOP)
+        try:
+            for _ in range(200):  # a thread that has begun a process waits for it, which is stopped too
+                if not {*_states(self.process_group)} & {"R", "S", "D"}:
+                    break
+                time.sleep(0.001)
+            yield
+        finally:
+            os.killpg(self.process_group, signal.SIGCONT)
+
     def close(self) -> None:
         """End the process."""
         self._peer.close()
+
+
+def _states(group: int) -> Iterator[str]:
+    """The states of all threads of a process group, in Linux's letters."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) == group:
+                for task in process.glob("task/*/stat"):
+                    yield task.read_text().rpartition(")")[2].split()[0]
 
 
 class Bundle:
