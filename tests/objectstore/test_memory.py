@@ -79,14 +79,15 @@ def measured(location: str, small: str, options: dict[str, str]) -> dict[str, An
 
 
 @pytest.mark.parametrize("format", ["iceberg", "paimon", "hudi"])
-def test_a_large_file_needs_little_more_than_on_a_disk(store_server: StoreServer, tmp_path: Path, format: str) -> None:
-    large, near, far = GROUP_ROWS * GROUPS, None, store_server
-    disk = measured(written(near, tmp_path, format, 1, large), written(near, tmp_path, format, 1, 1000), {})
+def test_a_large_file_is_never_held_whole(store_server: StoreServer, tmp_path: Path, format: str) -> None:
+    """Except where it has one row group: lakebed's Paimon writer makes one of what it has in memory."""
+    large = GROUP_ROWS * GROUPS
     options = {**store_server.options, **OPTIONS}
-    found = measured(written(far, tmp_path, format, 1, large), written(far, tmp_path, format, 1, 1000), options)
-    assert found["rows"] == disk["rows"] == large
-    more = found["grew"] - disk["grew"]
-    assert more < 6 * BOUND, f"{more / MB:.0f} MB more than on a disk for a file of {LARGE / MB:.0f} MB"
+    places = (written(store_server, tmp_path, format, 1, large), written(store_server, tmp_path, format, 1, 1000))
+    found = measured(*places, options)
+    assert found["rows"] == large
+    limit = LARGE + 3 * BOUND if format == "paimon" else 8 * BOUND
+    assert found["grew"] < limit, f"{found['grew'] / MB:.0f} MB for a file of {LARGE / MB:.0f} MB"
 
 
 @pytest.mark.parametrize("format", ["iceberg", "paimon", "hudi"])

@@ -159,8 +159,8 @@ class OpenBaseFile:
                 metadata=self.file.metadata,
                 read_dictionary=[*once, *_repeating(self.file.metadata, groups, columns)],
                 page_checksum_verification=True,
-                # A file that comes by requests has its parts announced. Of any other a page of each column is held.
-                pre_buffer=remote,
+                # Of a file on a disk a page of each column is held. One that comes by requests has its parts announced.
+                pre_buffer=False,
                 buffer_size=0 if remote else _READ_BYTES,
             )
             for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):

@@ -59,6 +59,7 @@ class ParquetData(OpenFile):
             source,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
+            pre_buffer=False,
             page_checksum_verification=True,
         )
         self.metadata: pq.FileMetaData = self._file.metadata

@@ -56,7 +56,7 @@ def _parquet(
 ) -> Iterator[pa.RecordBatch]:
     """INT96 columns hold times of any year. They are read as nanoseconds, which only reach from 1678 to 2261, or as
     microseconds where they are `coarse`."""
-    with pq.ParquetFile(source, page_checksum_verification=True) as file:
+    with pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True) as file:
         stated.check_rows(file.metadata.num_rows, "a data file")
         if not names:
             yield from _rowless(file.metadata.num_rows)
@@ -72,7 +72,11 @@ def _parquet(
             return
         rest = [name for name in names if name not in wide]
         with pq.ParquetFile(
-            source, metadata=file.metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+            source,
+            metadata=file.metadata,
+            coerce_int96_timestamp_unit="us",
+            pre_buffer=False,
+            page_checksum_verification=True,
         ) as second:
             times = second.iter_batches(_BATCH_ROWS, columns=chosen, use_threads=False)
             if not rest:
