@@ -92,7 +92,7 @@ GRID = (
                 "tests/unit/paimon/rewrite/test_postpone.py::", "tests/property/test_paimon_model.py::",
                 "tests/interop/test_paimon_outside.py::",
             ),
-            "every bucket mode and merge engine; no lookup or full-compaction changelog",
+            "every bucket mode, merge engine and changelog producer",
         ),
         "iceberg": Cell((
             f"{ICEBERG}TestWrite", "tests/unit/iceberg/write/test_sink.py::",
@@ -116,7 +116,11 @@ GRID = (
             ("tests/unit/hudi/rewrite/test_compaction.py::", "tests/unit/hudi/rewrite/test_clustering.py::"),
             "compaction and clustering, no log compaction",
         ),
-        "paimon": Cell(("tests/unit/paimon/rewrite/test_postpone.py::",), "postponed buckets only"),
+        "paimon": Cell((
+            "tests/golden/test_paimon_compaction.py::", "tests/unit/paimon/rewrite/test_compaction.py::",
+            "tests/unit/paimon/rewrite/test_postpone.py::", "tests/property/test_paimon_compaction.py::",
+            "tests/crash/test_paimon_compaction.py::",
+        ), "primary keys and postponed buckets"),
         "iceberg": Cell((
             "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",
             "tests/unit/iceberg/rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",

@@ -61,7 +61,7 @@ class TestRollback(RollbackConformance):
 class TestLacks(LacksConformance):
     @pytest.fixture
     def table(self) -> Table:
-        return lakebed.open(unpack("paimon", "pk_fixed"))
+        return lakebed.open(unpack("paimon", "append_unaware"))
 
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:

@@ -1,5 +1,5 @@
-"""`lakebed rewrite TABLE`: rewrite Iceberg files to the target size, postponed buckets of Paimon to real ones, and the
-logs of Hudi tables to base files."""
+"""`lakebed rewrite TABLE`: rewrite Iceberg files to the target size, the sorted runs and postponed buckets of Paimon
+tables to files of the highest level, and the logs of Hudi tables to base files."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ it anew."""
 from pathlib import Path
 
 from lakebed.formats.paimon import options as opt
-from lakebed.kernel.options import Option
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "paimon-sink.md"
 HEAD = "| option | default | what it says |\n|---|---|---|\n"
@@ -12,8 +11,7 @@ HEAD = "| option | default | what it says |\n|---|---|---|\n"
 
 def table() -> str:
     """A row an option, in the order of their declaration."""
-    declared = [value for value in vars(opt).values() if isinstance(value, Option)]
-    return HEAD + "".join(f"| `{option.key}` | {_default(option.default)} | {option.doc} |\n" for option in declared)
+    return HEAD + "".join(f"| `{option.key}` | {_default(option.default)} | {option.doc} |\n" for option in opt.SERVED)
 
 
 def _default(value: object) -> str:

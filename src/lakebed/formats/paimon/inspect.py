@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -177,21 +178,21 @@ class Inspection:
                     Health.ATTENTION,
                     f"{sum(e.file.row_count for e in entries)} rows are in {len(entries)} files of level 0",
                     "batch reads of tables with deletion vectors or merge-engine first-row do not see them",
-                    "Compact with Paimon's own engine",
+                    "table.rewrite()",
                 )
 
     def _runs(self) -> Iterator[Finding]:
         if not self.schema.primary_keys:
             return
-        trigger = self.options[opt.COMPACTION_TRIGGER]
+        trigger = self.options[compaction.COMPACTION_TRIGGER]
         to_compact = [b for b in self.buckets if b.number != POSTPONE_BUCKET and b.sorted_runs >= trigger]
         if to_compact:
             worst = max(to_compact, key=lambda bucket: bucket.sorted_runs)
             yield Finding(
                 Health.ATTENTION,
                 f"{len(to_compact)} buckets have {trigger} sorted runs or more; {worst.folder} has {worst.sorted_runs}",
-                f"each read merges them ({opt.COMPACTION_TRIGGER.key})",
-                "Compact with Paimon's own engine: lakebed cannot compact sorted runs yet",
+                f"each read merges them ({compaction.COMPACTION_TRIGGER.key})",
+                "table.rewrite()",
             )
 
     def _small(self) -> Iterator[Finding]:

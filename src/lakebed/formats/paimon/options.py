@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.paimon.compaction_options import COMPACTION_OPTIONS
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
@@ -202,12 +203,12 @@ OWED_TIME = Option(
     "How long snapshots are kept for streams that stopped, whose replays they identify, and for callbacks that have "
     "not been called: 7 d.",
 )
-WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.", aliases=("write.compaction-skip",))
-COMPACTION_TRIGGER = Option(
-    "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` reports."
-)
-NUM_LEVELS = _optional(
-    "num-levels", at_least(2), "Levels of a bucket; by default one more than the runs that trigger a compaction."
+WRITE_ONLY = Option(
+    "write-only",
+    boolean,
+    False,
+    "Commits neither compact buckets nor expire snapshots.",
+    aliases=("write.compaction-skip",),
 )
 COMPACTION_MIN_FILES = Option(
     "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` reports."
@@ -278,9 +279,15 @@ SPLIT_OPEN_COST = Option(
 )
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this process.")
 
+SERVED: tuple[Option[Any], ...] = (
+    *(value for value in list(vars().values()) if isinstance(value, Option)),
+    *COMPACTION_OPTIONS,
+)
+"""The options that do something, in the order of the reference page."""
+
 OPTIONS = OptionSet(
     [
-        *(value for value in list(vars().values()) if isinstance(value, Option)),
+        *SERVED,
         *(_text(key, "Stored for Paimon's engines, without effect in lakebed.") for key in TUNING),
         *(Option(unserved.key, str, "", "Refused.", aliases=unserved.aliases) for unserved in UNSERVED),
     ],

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UnsupportedError, UsageError
+from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.options import CommitOptions
-from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
+from lakebed.formats.paimon.definition import new_schema
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
@@ -27,7 +27,9 @@ from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
 from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
-from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
+from lakebed.formats.paimon.rewrite import options as rewrite_options
+from lakebed.formats.paimon.rewrite.inline import inline_compaction
+from lakebed.formats.paimon.rewrite.run import rewrite_files
 from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.sink import PaimonSink
@@ -166,11 +168,12 @@ class PaimonTable(Table):
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
+        compaction = inline_compaction(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         commit_options = CommitOptions(
             user, callbacks=checked_callbacks(callbacks), named=named_callbacks(parsed), expire=expire
         )
-        return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite)
+        return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite, compaction)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit. `mode` is append, overwrite, upsert (rows with or without `_row_kind`) or delete
@@ -193,23 +196,16 @@ class PaimonTable(Table):
         engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:
-        """Move the rows of postponed buckets (`bucket=-2`) into real buckets, in one COMPACT commit that makes them
-        visible.
+        """Compact the buckets of a table, in one COMPACT commit. The rows of postponed buckets (`bucket=-2`) move into
+        real buckets, which makes them visible.
 
-        `where` picks partitions. Raises UnsupportedError for other tables, CommitConflictError when another compaction
-        was faster.
+        `where` picks partitions. The option `compact_strategy` is `full` or `minor`; others are table options for this
+        call. Raises CommitConflictError when another compaction was faster.
         """
-        table = self._on_branch(options)
+        own, given = rewrite_options.split(options)
+        table = self._on_branch(given)
         schema = table._history.schema_and_hints(earliest=False)
-        parsed = table._options(schema, options)
-        if bucket_mode(schema, parsed) is not BucketMode.POSTPONE_MODE:
-            raise UnsupportedError(
-                "lakebed can rewrite only postponed buckets of Paimon tables",
-                table=table.location,
-                why=f"option 'bucket' is {parsed[opt.BUCKET]}, not -2",
-                todo="Compact this table with Paimon's own engine",
-            )
-        return PostponeRewrite.plan(table._history, schema, parsed, where).run(dry_run, engine)
+        return rewrite_files(table._history, schema, table._options(schema, given), where, own, dry_run, engine)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

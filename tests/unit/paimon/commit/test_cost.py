@@ -24,7 +24,7 @@ from lakebed.kernel.files.local import LocalStore
 ROWS = pa.table({"id": range(20), "part": [f"p{n % 2}" for n in range(20)]})
 MERGED_EVERY = 30
 """The default of `manifest.merge-min-count`."""
-KEPT = {"snapshot.num-retained.min": "10000", "snapshot.num-retained.max": "10000"}
+KEPT = {"snapshot.num-retained.min": "10000", "snapshot.num-retained.max": "10000", "write-only": "true"}
 
 
 class Counts:

@@ -120,7 +120,9 @@ def test_writers_at_once_lose_nothing(make: Make) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    assert len(table.history()) == 24
+    assert [instant.action for instant in table.history()].count("append") == 24
+    assert len(contents(table)) == 120
+    table.rewrite()
     assert len(contents(table)) == 120
 
 

@@ -133,7 +133,7 @@ def test_scheduled_full_compactions_are_not_told_from_others(location: Path) -> 
 
 
 def test_level_0_of_a_table_with_deletion_vectors(tmp_path: Path) -> None:
-    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    options = {"bucket": "1", "deletion-vectors.enabled": "true", "write-only": "true"}
     table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, ["id"], options=options)
     assert any("level 0" in note for note in table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1))).notes)
     merging = lakebed.open(tmp_path / "t", options={"deletion-vectors.merge-on-read": "true"})

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.commit.conflicts import check_vectors
+from lakebed.formats.paimon.commit.kinds import Changes
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.table import PaimonTable
 from tests.golden import expected, unpack
@@ -101,11 +102,20 @@ def test_merge_engines_hold_in_the_compaction(make: Make) -> None:
     assert contents(table) == [("a", 1, "last", 28)]
 
 
-def test_other_tables_are_refused(make: Make) -> None:
-    with pytest.raises(UnsupportedError, match="only postponed buckets"):
-        make().rewrite()
-    with pytest.raises(UnsupportedError, match="changelog-producer lookup"):
-        make(bucket="-2", merge__engine="first-row", changelog__producer="lookup").rewrite()
+@pytest.mark.parametrize("engine", ["first-row", "deduplicate"])
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_the_compaction_writes_the_changelog(make: Make, engine: str, producer: str) -> None:
+    if engine == "first-row" and producer != "lookup":
+        return
+    table = make(bucket="-2", merge__engine=engine, changelog__producer=producer)
+    table.write(rows(("a", 1, "x", 1), ("a", 2, "y", 1)))
+    table.rewrite()
+    table.write(rows(("a", 1, "z", 2), ("a", 3, "z", 2)))
+    table.rewrite()
+    assert isinstance(table, PaimonTable)
+    changes = [snapshot.changelog_record_count for snapshot in table._history.snapshots()]
+    assert changes == [0, 2, 0, 1 if engine == "first-row" else 3]
+    assert [row[2] for row in contents(table)] == (["x", "y", "z"] if engine == "first-row" else ["z", "y", "z"])
 
 
 @pytest.mark.parametrize("buffer", ["256 mb", "1 b"])
@@ -148,10 +158,12 @@ def test_vectors_made_meanwhile_are_a_conflict(tmp_path: Path) -> None:
     snapshot = table._history.latest()
     entries = live_files(table.store, snapshot)
     vectors = [entry for entry in index_files(table.store, snapshot) if entry.index_type == "DELETION_VECTORS"]
-    gone = [replace(entry, kind=1) for entry in entries if entry.bucket == vectors[0].bucket]
-    check_vectors(vectors, vectors, gone, "t")
+    gone = tuple(replace(entry, kind=1) for entry in entries if entry.bucket == vectors[0].bucket)
+    check_vectors(vectors, Changes(gone, removed_indexes=tuple(vectors)), "t")
     with pytest.raises(CommitConflictError, match="marked as deleted meanwhile"):
-        check_vectors(vectors, vectors[1:], gone, "t")
+        check_vectors(vectors, Changes(gone, removed_indexes=tuple(vectors[1:])), "t")
+    seen = {(vectors[0].partition, vectors[0].bucket): frozenset([vectors[0].file_name])}
+    check_vectors(vectors, Changes(gone, known=seen), "t")
 
 
 def test_columns_that_avro_lacks_wait_in_files_of_the_table(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_spilled_rows_become_the_same_files(tmp_path: Path, engine: str) -> None
 
 @pytest.mark.slow
 def test_without_leave_to_spill_each_full_buffer_becomes_files(make: Make) -> None:
-    table = make(write__buffer__size="2 kb", write__buffer__spillable="false")
+    table = make(write__buffer__size="2 kb", write__buffer__spillable="false", write__only="true")
     fill(table, kinds=False)
     assert len(files(table)) > 8
 
@@ -74,7 +74,7 @@ def test_without_leave_to_spill_each_full_buffer_becomes_files(make: Make) -> No
 @pytest.mark.slow
 def test_a_full_spill_disk_is_emptied_into_files(make: Make) -> None:
     spelled = {"write-buffer-size": "2 kb", "write-buffer-spill.max-disk-size": "20 kb", "spill-compression": "none"}
-    table = make()
+    table = make(write__only="true")
     data = rows(*(("a", i * 37 % 4000, "v" * 20, i) for i in range(4000)))
     table.write(pa.RecordBatchReader.from_batches(data.schema, data.to_batches(max_chunksize=90)), options=spelled)
     assert 4 <= len(files(table)) < 40

@@ -18,12 +18,12 @@ from lakebed.formats.iceberg.data_files import Content, FileTask
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.deletes import deleted_positions, read_deletes
-from lakebed.formats.iceberg.read.matching import carried_over, row_hashes
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.read.task import Selection, live_positions, read_task
 from lakebed.kernel.arrays import Bools, Int64s, Objects
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
+from lakebed.kernel.rows.matching import carried_over, row_hashes
 from lakebed.model.rowkind import ROW_KIND_FIELD, RowKind
 from lakebed.verbs.read import filtered
 

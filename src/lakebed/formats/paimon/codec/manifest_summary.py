@@ -23,15 +23,28 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BucketSummary:
-    """What entries say of one bucket: how many files they add, less those that they delete, and the greatest sequence
-    number of those that they add (-1: they add none)."""
+    """What entries say of one bucket: the greatest sequence number of the files that they add (-1: they add none), and
+    how many files they add to each level, less those that they delete."""
 
-    files: int
     greatest_sequence: int
+    levels: Mapping[int, int]
+
+    @property
+    def files(self) -> int:
+        """How many files the entries add, less those that they delete."""
+        return sum(self.levels.values())
+
+    @property
+    def sorted_runs(self) -> int:
+        """Sorted runs of these files: each one of level 0, and each higher level that has any."""
+        return self.levels.get(0, 0) + sum(1 for level, files in self.levels.items() if level > 0 and files > 0)
 
     def plus(self, other: BucketSummary) -> BucketSummary:
         """Both together."""
-        return BucketSummary(self.files + other.files, max(self.greatest_sequence, other.greatest_sequence))
+        levels = dict(self.levels)
+        for level, files in other.levels.items():
+            levels[level] = levels.get(level, 0) + files
+        return BucketSummary(max(self.greatest_sequence, other.greatest_sequence), levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +57,7 @@ class ManifestSummary:
 
 def manifest_summary(data: bytes, file: str) -> ManifestSummary:
     """The summary of a manifest. Raises CorruptError where its entries cannot be read."""
-    files: dict[BucketOf, int] = {}
+    files: dict[BucketOf, dict[int, int]] = {}
     greatest: dict[BucketOf, int] = {}
     external: list[tuple[str, str]] = []
     with decoding("a manifest cannot be read", file=file):
@@ -54,12 +67,13 @@ def manifest_summary(data: bytes, file: str) -> ManifestSummary:
             place = entry.get("_EXTERNAL_PATH")
             if place:
                 external.append((entry["_FILE_NAME"], place))
+            levels, level = files.setdefault(bucket, {}), entry["_LEVEL"]
             if record["_KIND"] == ADD:
-                files[bucket] = files.get(bucket, 0) + 1
+                levels[level] = levels.get(level, 0) + 1
                 greatest[bucket] = max(greatest.get(bucket, -1), entry["_MAX_SEQUENCE_NUMBER"])
             else:
-                files[bucket] = files.get(bucket, 0) - 1
-        summaries = {bucket: BucketSummary(count, greatest.get(bucket, -1)) for bucket, count in files.items()}
+                levels[level] = levels.get(level, 0) - 1
+        summaries = {bucket: BucketSummary(greatest.get(bucket, -1), levels) for bucket, levels in files.items()}
     return ManifestSummary(summaries, tuple(external))
 
 

@@ -12,7 +12,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, DELETE, HASH_INDEX, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
-from lakebed.formats.paimon.commit.conflicts import check_conflicts, check_meanwhile, check_vectors
+from lakebed.formats.paimon.commit.conflicts import check_conflicts, check_known, check_meanwhile, check_vectors
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.manifests import ManifestWriter, MergeSettings
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
@@ -64,9 +64,10 @@ class Attempt:
         if replaced is not None:
             return (*self._dropped(live), *ours)
         check_conflicts(live, ours, new.kind, self._schema, self._store.location)
+        check_known(live, new.changes.known, self._store.location)
         if self._options[opt.DELETION_VECTORS] and new.kind is CommitKind.COMPACT:
             indexes = index_files(self._store, latest)
-            check_vectors(indexes, new.changes.removed_indexes, ours, self._store.location)
+            check_vectors(indexes, new.changes, self._store.location)
         return ours
 
     def _dropped(self, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
@@ -202,13 +202,18 @@ class Committer:
             new = NewSnapshot(
                 user, identifier, CommitKind.COMPACT, changes, rows_since=rows_since, last_safe=self._last_safe
             )
-            latest = self._commit_snapshot(new, latest)
+            try:
+                latest = self._commit_snapshot(new, latest)
+            except CommitConflictError:
+                if snapshot is not None:  # the appends stand, and their files are not the compaction's
+                    remove_files(self._store, [message.compaction for message in compacts])
+                raise
 
         if compacts and snapshot is None:
             compact()
             snapshot = latest
         elif compacts:  # the rows are visible already: without the compaction reads only cost more
-            notes = afterwards("what it compacted is not replaced, and rewrite does it again", compact)
+            notes = afterwards("what it compacted is not replaced, and a later compaction does it again", compact)
         if snapshot is None:
             return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,)), latest
         return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes), latest

@@ -6,7 +6,7 @@ APPEND when asked to. Other checks look at the snapshots that came meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from lakebed.errors import CommitConflictError, NotInHistoryError
@@ -15,7 +15,7 @@ from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
-from lakebed.formats.paimon.commit.kinds import AssignmentBase, NewSnapshot
+from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 
@@ -53,20 +53,26 @@ def check_conflicts(
         _check_levels([*state.values(), *added], schema, table)
 
 
-def check_vectors(
-    indexes: Sequence[IndexManifestEntry],
-    removed: Sequence[IndexManifestEntry],
-    ours: Sequence[ManifestEntry],
-    table: str,
-) -> None:
+def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table: str) -> None:
     """Raise CommitConflictError when a bucket whose files are replaced has deletion vectors that the replacement was
     not made from."""
-    replaced = {(entry.partition, entry.bucket) for entry in ours if entry.kind != ADD}
-    known = {entry.file_name for entry in removed}
+    replaced = {(entry.partition, entry.bucket) for entry in changes.entries if entry.kind != ADD}
+    known = {entry.file_name for entry in changes.removed_indexes}
     for entry in indexes:
         place = (entry.partition, entry.bucket)
-        if entry.index_type == DELETION_VECTORS and place in replaced and entry.file_name not in known:
+        if entry.index_type != DELETION_VECTORS or place not in replaced:
+            continue
+        if entry.file_name not in known and entry.file_name not in changes.known.get(place, ()):
             raise _conflict(f"rows of bucket {entry.bucket} were marked as deleted meanwhile", table)
+
+
+def check_known(live: Sequence[ManifestEntry], known: Mapping[tuple[bytes, int], frozenset[str]], table: str) -> None:
+    """Raise CommitConflictError when a bucket has files above level 0 that its compaction did not see: keys in them had
+    other values before than the changelog and the deletion vectors of the compaction take for granted."""
+    for entry in live:
+        seen = known.get((entry.partition, entry.bucket))
+        if seen is not None and entry.file.level > 0 and entry.file.file_name not in seen:
+            raise _conflict(f"bucket {entry.bucket} was compacted meanwhile", table)
 
 
 def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], snapshot: int, table: str) -> None:

@@ -6,8 +6,8 @@ written (APPEND, or OVERWRITE where files are replaced or rows marked as deleted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -30,6 +30,9 @@ class Changes:
     changelog: tuple[ManifestEntry, ...] = ()
     new_indexes: tuple[IndexManifestEntry, ...] = ()
     removed_indexes: tuple[IndexManifestEntry, ...] = ()
+    known: Mapping[tuple[bytes, int], frozenset[str]] = field(default_factory=dict)
+    """By partition and bucket: the files above level 0 and the index files that a compaction was made with, where there
+    may be no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def compact_changes(messages: Sequence[PaimonMessage]) -> Changes:
         tuple(entry for message in messages for entry in _entries(ADD, message, message.compact_changelog)),
         tuple(entry for message in messages for entry in message.compact_new_index_files),
         tuple(entry for message in messages for entry in message.compact_deleted_index_files),
+        {(m.partition, m.bucket): m.compact_known for m in messages if m.compact_known is not None},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, IndexManifestEntry
 from lakebed.model.commit import CommitMessage
@@ -32,6 +32,9 @@ class PaimonMessage(CommitMessage):
     compact_deleted_index_files: tuple[IndexManifestEntry, ...] = ()
     new_hashes: bytes = b""
     """Key hashes that a dynamic bucket gained, in the form of its index file. The commit adds them to that file."""
+    compact_known: frozenset[str] | None = None
+    """The names of the bucket's files above level 0 and of its deletion vectors' index files that the compaction was
+    made with, where others would change what it says; None: none would."""
     planned_on: int | None = None
     """The snapshot that dynamic buckets were assigned on, 0 for an empty table; None in other modes."""
 
@@ -60,6 +63,13 @@ class PaimonMessage(CommitMessage):
             or self.compact_changelog
             or self.compact_new_index_files
             or self.compact_deleted_index_files
+        )
+
+    @property
+    def compaction(self) -> PaimonMessage:
+        """The message without what belongs to the APPEND snapshot."""
+        return replace(
+            self, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
         )
 
     def written_files(self) -> tuple[DataFileMeta, ...]:

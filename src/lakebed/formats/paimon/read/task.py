@@ -19,6 +19,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField, arrow_schema
 from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
+from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.files import read_batches
@@ -95,6 +96,7 @@ class BucketReader:
             )
             for file in section
         ]
+        levels = np.repeat([file.level for file in section], [len(table) for table in tables]).astype(np.int8)
         rows = pa.concat_tables(tables).combine_chunks()
         if not len(rows):
             return
@@ -105,6 +107,10 @@ class BucketReader:
         order = sort_order(key_columns, sequence)
         sorted_places = pa.array(order)
         runs = key_runs([column.take(sorted_places) for column in key_columns])
+        if Lookup.of(self.options).merges_once:
+            counted = counting(levels[order], runs)
+            order, runs = order[counted], kept_runs(counted, runs)[1]
+            sorted_places = pa.array(order)
         if self.options[opt.MERGE_ENGINE] == "deduplicate":
             winners = order[runs.last]
         else:

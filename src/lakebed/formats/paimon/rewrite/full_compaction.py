@@ -1,8 +1,8 @@
-"""Full compaction of buckets, for tables whose batch reads leave level 0 out.
+"""Full compaction of the buckets that postponed rows move into, where only a compaction makes them visible or writes
+their changelog.
 
-Rules: Paimon's MergeTreeCompactManager for such tables (lookup of first-row, deletion vectors), whose compactions take
-level 0 to higher levels. Here a bucket that gains rows is compacted fully: its files, with their deletion vectors, and
-the new rows become files of the highest level, which hold each key once and no deletes.
+Rules: Paimon's MergeTreeCompactManager for such tables. The files of a bucket, with their deletion vectors, and the new
+rows become files of the highest level, which hold each key once and no deletes.
 """
 
 from __future__ import annotations
@@ -10,26 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
-from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.manifest import (
-    DELETION_VECTORS,
-    SOURCE_COMPACT,
-    DataFileMeta,
-    IndexManifestEntry,
-    ManifestEntry,
-)
-from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.read.plan import deletion_files
-from lakebed.formats.paimon.read.split import PaimonSplit
-from lakebed.formats.paimon.read.task import BucketReader
+from lakebed.formats.paimon.rewrite.task import BucketCompactor, BucketTask
+from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write.assigners import DirectAssigner
-from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
-from lakebed.kernel.options import Options
+from lakebed.formats.paimon.write.task import TaskTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +25,7 @@ class FullCompaction:
     """Compacts buckets of one partition fully, as of the snapshot of a plan. `live` are its data files then, `indexes`
     its index files."""
 
-    history: History
-    target: TaskTarget
+    compactor: BucketCompactor
     live: Sequence[ManifestEntry]
     indexes: Sequence[IndexManifestEntry]
 
@@ -49,54 +36,32 @@ class FullCompaction:
         planned = history.snapshot(snapshot) if snapshot else None
         live, indexes = live_and_index_files(history.store, planned)
         return cls(
-            history,
-            target,
+            BucketCompactor.of(history, CompactionRules.of(target.schema, target.options)),
             [entry for entry in live if entry.partition == partition],
-            [entry for entry in indexes if entry.partition == partition],
+            [entry for entry in indexes if entry.partition == partition and entry.index_type == DELETION_VECTORS],
         )
 
     def __call__(self, written: PaimonMessage) -> PaimonMessage:
-        """Compact the bucket of newly written level-0 files, which nothing needs then."""
-        schema = self.target.schema
+        """Compact the bucket of newly written level-0 files. Those that nothing needs then are removed."""
         place = (written.partition, written.bucket)
         old = [entry.file for entry in self.live if entry.bucket == written.bucket]
-        vectors = [entry for entry in self.indexes if _is_vector(entry, place)]
-        files = (*old, *written.new_files)
-        deletions = deletion_files(vectors).get(place, {})
-        split = PaimonSplit(
-            written.folder, sum(file.file_size for file in files), *place, written.folder, files, deletions
+        indexes = tuple(entry for entry in self.indexes if entry.bucket == written.bucket)
+        deletions = deletion_files(indexes).get(place, {})
+        compactor = self.compactor
+        unit = compactor.rules.full((*old, *written.new_files), {*deletions}, compactor.expired)
+        if unit is None:
+            return written
+        done = compactor(BucketTask(*place, written.total_buckets, written.folder, unit, deletions, indexes))
+        new = {file.file_name for file in written.new_files}
+        moved = {file.file_name for file in done.compact_after} & new
+        compactor.history.store.delete_many([f"{written.folder}/{name}" for name in sorted(new - moved)])
+        return replace(
+            done,
+            compact_before=tuple(file for file in done.compact_before if file.file_name not in new),
+            compact_changelog=(*written.changelog_files, *done.compact_changelog),
         )
-        reader = BucketReader(self.history, schema, self.target.options.table, schema.names, schema.names, None)
-        compacted = self._written(reader, split)
-        return PaimonMessage(
-            *place,
-            written.total_buckets,
-            written.folder,
-            compact_before=tuple(old),
-            compact_after=compacted,
-            compact_deleted_index_files=tuple(vectors),
-        )
-
-    def _written(self, reader: BucketReader, split: PaimonSplit) -> tuple[DataFileMeta, ...]:
-        writer = PaimonTaskWriter(self.target, DirectAssigner(self.target.router))
-        whole = arrow_schema(self.target.schema.fields)
-        try:
-            for batch in reader(split):
-                writer.hold(pa.Table.from_batches([batch]).cast(whole), None)
-            messages = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
-        level = top_level(self.target.options.table)
-        files = [file for message in messages for file in message.new_files]
-        return tuple(replace(file, level=level, file_source=SOURCE_COMPACT) for file in files)
 
 
-def top_level(options: Options) -> int:
-    """The highest level of a table."""
-    levels: int | None = options[opt.NUM_LEVELS]
-    return (options[opt.COMPACTION_TRIGGER] + 1 if levels is None else levels) - 1
-
-
-def _is_vector(entry: IndexManifestEntry, place: tuple[bytes, int]) -> bool:
-    return entry.index_type == DELETION_VECTORS and (entry.partition, entry.bucket) == place
+def compacts_fully(rules: CompactionRules) -> bool:
+    """Whether a table needs it."""
+    return rules.lookup.needed or rules.full_changelog

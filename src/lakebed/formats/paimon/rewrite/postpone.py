@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
@@ -29,9 +29,9 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
-from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
-from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction
+from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction, compacts_fully
+from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigners import DirectAssigner
@@ -74,19 +74,10 @@ class PostponeRewrite:
     def plan(cls, history: History, schema: TableSchema, options: Options, where: Where) -> PostponeRewrite:
         """Plan what lies in postponed buckets now. `where` may name partition columns only.
 
-        Raises UsageError for another column, UnsupportedError for a table whose changelog the compaction would have to
-        write.
+        Raises UsageError for another column, UnsupportedError for a table that lakebed does not write.
         """
         table = history.store.location
         refuse_unserved(schema, options, Use.WRITE, table)
-        if skips_level_0(schema, options) and options[opt.CHANGELOG_PRODUCER] in ("lookup", "full-compaction"):
-            raise UnsupportedError(
-                f"lakebed cannot compact postponed buckets of this kind of table with changelog-producer "
-                f"{options[opt.CHANGELOG_PRODUCER]}",
-                table=table,
-                why="the compaction that makes their rows visible would have to write the changelog",
-                todo="Compact with Paimon's own engine",
-            )
         latest = history.latest()
         live = live_files(history.store, latest)
         buckets = opt.table_options(options.raw, {opt.BUCKET.key: str(options[opt.POSTPONE_DEFAULT_BUCKETS])})
@@ -154,11 +145,9 @@ class PostponeRewrite:
         except BaseException:
             writer.abort()
             raise
-        if not skips_level_0(target.schema, target.options.table):
+        if not compacts_fully(CompactionRules.of(target.schema, target.options)):
             return tuple(map(_as_compacted, messages))
-        compacted = tuple(map(FullCompaction.of(self.history, target, partition.partition), messages))
-        target.store.delete_many([f"{m.folder}/{file.file_name}" for m in messages for file in m.new_files])
-        return compacted
+        return tuple(map(FullCompaction.of(self.history, target, partition.partition), messages))
 
 
 def _as_compacted(message: PaimonMessage) -> PaimonMessage:

@@ -99,11 +99,11 @@ class BucketFiles:
         files, changes = self.writer(folder, names), self.writer(folder, names, changelog=self.keeps_changes)
         try:
             for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
-                order, bounds = self._piece_order(piece)
+                order, bounds = self.piece_order(piece)
                 if self.keeps_changes:
-                    changes.write(self._file_table(_taken(piece, order)))
-                files.write(self._file_table(self._fold(piece, order, bounds)))
-            return BucketOutput(self.metas(files.close()), self.metas(changes.close()))
+                    changes.write(self.file_table(_taken(piece, order)))
+                files.write(self.file_table(self._fold(piece, order, bounds)))
+            return BucketOutput(self.metas(files.close()), self.metas(changes.close(), self.keeps_changes))
         except BaseException:
             self.store.delete_many([*files.abort(), *changes.abort()])
             raise
@@ -113,7 +113,7 @@ class BucketFiles:
     ) -> tuple[DataFileMeta, ...]:
         """The data files of `write_runs`, without changelog."""
         pieces = merge_sorted(runs, self.schema.trimmed_primary_keys)
-        return self._written(folder, names, (self._fold(piece, *self._piece_order(piece)) for piece in pieces))
+        return self._written(folder, names, (self._fold(piece, *self.piece_order(piece)) for piece in pieces))
 
     def write_changes(
         self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
@@ -124,7 +124,7 @@ class BucketFiles:
     def joined(self, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
         """Sorted runs as one, nothing merged."""
         for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
-            yield _taken(piece, self._piece_order(piece)[0])
+            yield _taken(piece, self.piece_order(piece)[0])
 
     def writer(
         self,
@@ -141,9 +141,14 @@ class BucketFiles:
         options, file_format = self.options, self.options.format
         if options.postpones and can_hold(file_schema(file_fields(self.schema, options.thin_mode))):
             file_format = replace(file_format, name="avro")  # whatever the table's format, as the reference's writer
+        stats = options.stats
         if changelog:
-            names = names.under(options.changelog_prefix)
-        describe = Describer(self.schema, options.stats, file_format.name == "parquet", sequence)
+            names, file_format, stats = (
+                names.under(options.changelog_prefix),
+                options.changelog_format,
+                options.changelog_stats,
+            )
+        describe = Describer(self.schema, stats, file_format.name == "parquet", sequence)
         return RollingWriter(FileTarget(self.store, folder, file_format, names, rolls), describe, repeats)
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
@@ -152,16 +157,17 @@ class BucketFiles:
         if not self.schema.primary_keys:
             return self.file_rows(values)
         unnumbered = np.full(len(values), -1, np.int64)  # the compaction that gives them buckets numbers them
-        return self._file_table(_with_system(values, unnumbered, arrivals.kinds_at(arrivals.indices)))
+        return self.file_table(_with_system(values, unnumbered, arrivals.kinds_at(arrivals.indices)))
 
     def file_rows(self, values: pa.Table) -> pa.Table:
         """Rows of a table without a key as the columns of a data file."""
         return pa.Table.from_arrays(values.columns, schema=file_schema(file_fields(self.schema)))
 
-    def metas(self, files: Sequence[WrittenFile[Part]]) -> tuple[DataFileMeta, ...]:
+    def metas(self, files: Sequence[WrittenFile[Part]], changelog: bool = False) -> tuple[DataFileMeta, ...]:
         """Files as manifests name them."""
         numbered = bool(self.schema.primary_keys) or self.options.buckets >= 0
-        return tuple(file_meta(file, self.schema, self.options.stats, numbered) for file in files)
+        stats = self.options.changelog_stats if changelog else self.options.stats
+        return tuple(file_meta(file, self.schema, stats, numbered) for file in files)
 
     def _written(
         self,
@@ -174,8 +180,8 @@ class BucketFiles:
         writer = self.writer(folder, names, changelog=changelog, repeats=repeats)
         try:
             for piece in pieces:
-                writer.write(self._file_table(piece))
-            return self.metas(writer.close())
+                writer.write(self.file_table(piece))
+            return self.metas(writer.close(), changelog)
         except BaseException:
             self.store.delete_many(writer.abort())
             raise
@@ -195,7 +201,7 @@ class BucketFiles:
         keys = [column(name) for name in self.schema.trimmed_primary_keys]
         return sort_order(keys, [(column(name), down) for name, down in self.options.sequence_fields]), keys
 
-    def _piece_order(self, piece: pa.Table) -> tuple[Int64s, Runs]:
+    def piece_order(self, piece: pa.Table) -> tuple[Int64s, Runs]:
         """The order of rows that have sequence numbers, and the run of each key in it."""
         keys = [piece.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
         then = [(piece.column(name).chunk(0), down) for name, down in self.options.sequence_fields]
@@ -231,7 +237,7 @@ class BucketFiles:
     def _deduplicates(self) -> bool:
         return self.options.merge_engine == "deduplicate"
 
-    def _file_table(self, rows: pa.Table) -> pa.Table:
+    def file_table(self, rows: pa.Table) -> pa.Table:
         """Rows with sequence numbers and kinds as the columns of a data file."""
         thin = self.options.thin_mode
         keys = [] if thin else [rows.column(name) for name in self.schema.trimmed_primary_keys]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
@@ -55,18 +56,30 @@ class FileFormat:
     target_size: int
 
     @classmethod
-    def of(cls, options: Options, has_key: bool, level: int = 0) -> FileFormat:
-        """The format of new files of a level. OptionError for a compression that lakebed does not have."""
-        name = options[opt.FILE_FORMAT]
-        for item in filter(None, options[opt.FILE_FORMAT_PER_LEVEL].split(",")):
-            which, _, format_name = item.partition(":")
-            if which.strip() == str(level):
-                name = opt.FILE_FORMAT.read(format_name)
-        compression = options[opt.FILE_COMPRESSION].lower()
+    def of(cls, options: Options, has_key: bool, level: int = 0, changelog: bool = False) -> FileFormat:
+        """The format of new files of a level, or of its changelog. OptionError for a compression that lakebed does not
+        have."""
+        own = of_level(options[opt.FILE_FORMAT_PER_LEVEL], level)
+        name = opt.FILE_FORMAT.read(own) if own else options[opt.FILE_FORMAT]
+        compression = (
+            of_level(options[compaction.COMPRESSION_PER_LEVEL], level) or options[opt.FILE_COMPRESSION]
+        ).lower()
+        if changelog:
+            name = options[compaction.CHANGELOG_FORMAT] or name
+            compression = (options[compaction.CHANGELOG_COMPRESSION] or compression).lower()
         if compression not in _COMPRESSIONS:
             raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, f"one of {', '.join(_COMPRESSIONS)}")
         target = options[opt.TARGET_FILE_SIZE] or _DEFAULT_TARGET[has_key]
         return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target)
+
+
+def of_level(text: str, level: int) -> str:
+    """What an option such as `0:avro,5:parquet` says for a level, "" for nothing."""
+    for item in filter(None, text.split(",")):
+        which, _, value = item.partition(":")
+        if which.strip() == str(level):
+            return value.strip()
+    return ""
 
 
 class Encoder(Protocol):

@@ -5,14 +5,15 @@ Rules: Paimon's CoreOptions; `lakebed.formats.paimon.options` declares the keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.options import split_names
-from lakebed.formats.paimon.write.formats import FileFormat
+from lakebed.formats.paimon.write.formats import FileFormat, of_level
 from lakebed.formats.paimon.write.statistics.columns import StatsMode
 from lakebed.kernel.options import Options
 from lakebed.kernel.rows.row_kinds import RowKindRule
@@ -47,7 +48,8 @@ class WriteOptions:
     """What a write needs to know of a table's options. Picklable.
 
     - `table`: all options, for merge functions, partition folders and commits, which read them themselves.
-    - `format`, `stats`: how data files are encoded, and which statistics manifests get of them.
+    - `format`, `stats`: how data files are encoded, and which statistics manifests get of them. `changelog_format` and
+      `changelog_stats`: the same of changelog files.
     - `buffer_bytes`: the rows that one task holds, in bytes of Arrow data.
     - `merge_bytes`: the bytes of small files that the driver itself merges.
     - `sequence_fields`: columns that order the rows of a key, each with whether it is descending.
@@ -61,6 +63,8 @@ class WriteOptions:
     dynamic: DynamicBucketOptions
     format: FileFormat
     stats: StatsMode
+    changelog_format: FileFormat
+    changelog_stats: StatsMode
     data_prefix: str
     changelog_prefix: str
     thin_mode: bool
@@ -89,7 +93,9 @@ class WriteOptions:
                 options[opt.DYNAMIC_ASSIGNERS] or 0,
             ),
             format=FileFormat.of(options, bool(schema.primary_keys)),
-            stats=StatsMode.parse("none" if buckets == POSTPONE_BUCKET else options[opt.STATS_MODE]),
+            stats=StatsMode.parse("none" if buckets == POSTPONE_BUCKET else _stats(options, 0)),
+            changelog_format=FileFormat.of(options, bool(schema.primary_keys), changelog=True),
+            changelog_stats=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, 0)),
             data_prefix=options[opt.DATA_FILE_PREFIX],
             changelog_prefix=options[opt.CHANGELOG_FILE_PREFIX],
             thin_mode=options[opt.THIN_MODE],
@@ -106,6 +112,17 @@ class WriteOptions:
             merge_bytes=options[opt.GATHER_BYTES],
         )
 
+    def at_level(self, level: int) -> WriteOptions:
+        """The same for files of a level of a table with a primary key."""
+        options = self.table
+        return replace(
+            self,
+            format=FileFormat.of(options, True, level),
+            stats=StatsMode.parse(_stats(options, level)),
+            changelog_format=FileFormat.of(options, True, level, changelog=True),
+            changelog_stats=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, level)),
+        )
+
     @property
     def postpones(self) -> bool:
         """Whether rows wait in postponed buckets for real ones."""
@@ -117,3 +134,8 @@ class WriteOptions:
         return RowKindRule(
             options[opt.ROWKIND_FIELD], default, options[opt.IGNORE_DELETE], options[opt.IGNORE_UPDATE_BEFORE]
         )
+
+
+def _stats(options: Options, level: int) -> str:
+    """Which statistics files of a level get."""
+    return of_level(options[compaction.STATS_PER_LEVEL], level) or str(options[opt.STATS_MODE])

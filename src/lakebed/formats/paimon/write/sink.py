@@ -27,6 +27,7 @@ from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.bucket import BucketFiles
+from lakebed.formats.paimon.write.compaction import CompactionOfWrites
 from lakebed.formats.paimon.write.defaults import check_defaults
 from lakebed.formats.paimon.write.file_maker import make_files
 from lakebed.formats.paimon.write.options import WriteOptions
@@ -48,6 +49,7 @@ class PaimonSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one branch, commit user and mode.
 
     `overwrite` has the plain values by partition column of a static overwrite. `write_id` is unique to the write.
+    `compaction` compacts the buckets that it writes to; None: nothing does.
     A pickled copy has the callbacks that options name, and none of those that are objects.
     """
 
@@ -58,6 +60,7 @@ class PaimonSink:
     commit_options: CommitOptions
     overwrite: Mapping[str, Any]
     write_id: str
+    compaction: CompactionOfWrites | None = None
 
     @classmethod
     def of(
@@ -68,6 +71,7 @@ class PaimonSink:
         mode: Mode,
         commit_options: CommitOptions,
         overwrite: Mapping[str, Any] = {},
+        compaction: CompactionOfWrites | None = None,
     ) -> PaimonSink:
         """The sink of a write, by the options of the table and of the call.
 
@@ -80,7 +84,8 @@ class PaimonSink:
         check_defaults(schema.fields, table)
         _refuse_mode(schema, options, mode, table)
         write_options = WriteOptions.of(schema, options)
-        return cls(history, schema, write_options, mode, commit_options, {**overwrite, **named}, str(uuid.uuid4()))
+        places = {**overwrite, **named}
+        return cls(history, schema, write_options, mode, commit_options, places, str(uuid.uuid4()), compaction)
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -126,7 +131,7 @@ class PaimonSink:
 
     def finalize(self, plan: PaimonWritePlan, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
         """Make files of staged rows, and merge small files that several tasks wrote for one bucket; a note says what
-        was left.
+        was left. Then compact the buckets that are due.
 
         Raises UnsupportedError when such tasks assigned dynamic buckets without routing, which could put one key into
         two: their files are removed then.
@@ -136,7 +141,10 @@ class PaimonSink:
             return Prepared((*ours, *make_files(self._files, staged, engine)))
         if not plan.is_routed and self.options.mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
             refuse_scattered_keys(self.history.store, ours, self.options.mode)
-        return merge_small_files(self._files, ours, engine)
+        prepared = merge_small_files(self._files, ours, engine)
+        if self.compaction is None:
+            return prepared
+        return self.compaction.compact(plan.target.state, prepared, engine, replaces=self.mode is Mode.OVERWRITE)
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
@@ -145,25 +153,34 @@ class PaimonSink:
         if self.mode is Mode.OVERWRITE:
             replaced = replaced_partitions(ours, self.schema, self.options.table, self.overwrite, self._table)
         result = self._committer.commit(identifier, ours, replaced)
-        invisible = self._invisible_note() if any(message.new_files for message in ours) else ""
+        self._forget(ours)
+        waits = any(message.new_files and not message.compacts for message in ours)
+        invisible = self._invisible_note() if waits else ""
         return result.with_notes([invisible] if invisible else [])
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit, in ascending order, the identifiers that this user has not committed yet; returns their number."""
-        return self._committer.filter_and_commit(
-            {identifier: self._with_files(messages) for identifier, messages in commits.items()}
-        )
+        ours = {identifier: self._with_files(messages) for identifier, messages in commits.items()}
+        count = self._committer.filter_and_commit(ours)
+        for messages_ in ours.values():
+            self._forget(messages_)
+        return count
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of messages, except those that a snapshot of the table names."""
         ours, staged = split_staged(messages)
         drop_staged(self.history.store, staged)
         self._committer.abort(ours)
+        self._forget(ours)
 
     def sweep(self) -> None:
         """Remove all rows that tasks of this write have staged, also those that no message names."""
         if self.options.mode is BucketMode.BUCKET_UNAWARE:
             sweep_staged(self.history.store, self.write_id)
+
+    def _forget(self, messages: Sequence[PaimonMessage]) -> None:
+        if self.compaction is not None:
+            self.compaction.forget(messages)
 
     def _with_files(self, messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
         """Messages that name files; files are made here of rows that are still staged."""

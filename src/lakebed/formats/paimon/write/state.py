@@ -27,13 +27,15 @@ class WriteState:
     """The state of a table's files at one snapshot (0: an empty table).
 
     `sequences` is the greatest sequence number of each bucket or a greater one, `partition_buckets` the number of
-    buckets of partitions with another one than the table, `indexes` the HASH index files of each partition.
+    buckets of partitions with another one than the table, `indexes` the HASH index files of each partition. `runs` has
+    the sorted runs of each bucket, and how many of them are files of level 0.
     """
 
     sequences: Mapping[Bucket, int] = field(default_factory=dict)
     partition_buckets: Mapping[bytes, int] = field(default_factory=dict)
     indexes: Mapping[bytes, tuple[IndexManifestEntry, ...]] = field(default_factory=dict)
     snapshot: int = 0
+    runs: Mapping[Bucket, tuple[int, int]] = field(default_factory=dict)
 
 
 def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, options: WriteOptions) -> WriteState:
@@ -46,13 +48,14 @@ def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, optio
         for index in index_files:
             if index.index_type == HASH_INDEX:
                 indexes[index.partition] = (*indexes.get(index.partition, ()), index)
-        return WriteState(_sequences(bucket_summaries(store, latest, metas)), {}, indexes, latest.id)
+        buckets = bucket_summaries(store, latest, metas)
+        return WriteState(_sequences(buckets), {}, indexes, latest.id, _runs(buckets))
     buckets = bucket_summaries(store, latest, data_manifests(store, latest))
     if options.mode is not BucketMode.HASH_FIXED:
-        return WriteState(_sequences(buckets), snapshot=latest.id)
+        return WriteState(_sequences(buckets), snapshot=latest.id, runs=_runs(buckets))
     counts = {partition: total for partition, bucket, total in buckets if bucket >= 0}
     own_counts = partition_bucket_counts(counts, schema, options.buckets, store.location)
-    return WriteState(_sequences(buckets), own_counts, snapshot=latest.id)
+    return WriteState(_sequences(buckets), own_counts, snapshot=latest.id, runs=_runs(buckets))
 
 
 def _sequences(buckets: Mapping[BucketOf, BucketSummary]) -> dict[Bucket, int]:
@@ -60,6 +63,14 @@ def _sequences(buckets: Mapping[BucketOf, BucketSummary]) -> dict[Bucket, int]:
     for (partition, bucket, _), summary in buckets.items():
         greatest[partition, bucket] = max(greatest.get((partition, bucket), -1), summary.greatest_sequence)
     return greatest
+
+
+def _runs(buckets: Mapping[BucketOf, BucketSummary]) -> dict[Bucket, tuple[int, int]]:
+    runs: dict[Bucket, tuple[int, int]] = {}
+    for (partition, bucket, _), summary in buckets.items():
+        count, in_level_0 = runs.get((partition, bucket), (0, 0))
+        runs[partition, bucket] = (count + summary.sorted_runs, in_level_0 + summary.levels.get(0, 0))
+    return runs
 
 
 def greatest_sequences(entries: Iterable[ManifestEntry]) -> dict[Bucket, int]:

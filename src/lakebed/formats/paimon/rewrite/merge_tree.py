@@ -1,0 +1,197 @@
+"""The rows of a compaction: files of one bucket merged into new ones of a level, a batch of each sorted run at a time.
+
+Rules: Paimon's MergeTreeCompactRewriter and ChangelogMergeTreeRewriter. Where the older rows of a key are needed, the
+files of higher levels that may have them are read along as further sorted runs: one pass over them in key order, in
+place of Paimon's look-ups key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
+from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta
+from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.merge import merge_function
+from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
+from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.rewrite.record_expiry import RecordExpiry
+from lakebed.formats.paimon.rewrite.row_changes import Folding, Merged, Versions, without_deletes
+from lakebed.formats.paimon.rewrite.unit import Action, CompactionRules, CompactionUnit
+from lakebed.formats.paimon.rewrite.vectors import BucketVectors
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
+from lakebed.formats.paimon.write.files import piece_bytes
+
+_FILE, _AT = "_FILE", "_AT"
+"""Columns that say where a row comes from: the number of its file, and its position there."""
+_ORIGIN = [pa.field(_FILE, pa.int32()), pa.field(_AT, pa.int64())]
+
+KeyRange = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a rewrite wrote: data files of the output level, and changelog files."""
+
+    files: tuple[DataFileMeta, ...]
+    changelog: tuple[DataFileMeta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTree:
+    """Rewrites files of one bucket. `vectors` are the bucket's deletion vectors, which a rewrite adds to."""
+
+    history: History
+    rules: CompactionRules
+    expiry: RecordExpiry | None
+    folder: str
+    vectors: BucketVectors
+
+    def rewrite(self, unit: CompactionUnit, action: Action, names: NameFactory) -> Written:
+        """Do one action. What it wrote is removed when it fails."""
+        rules, options = self.rules, self.rules.options.at_level(unit.output_level)
+        files = BucketFiles(self.history.store, rules.schema, options)
+        has_changelog = action.notes_changes and (rules.full_changelog or rules.lookup.changelog)
+        data, changes = files.writer(self.folder, names), files.writer(self.folder, names, changelog=True)
+        least = piece_bytes(options.format.target_size) // 2
+        rows, changed = _Gathered(least), _Gathered(least)
+        try:
+            for merged in self._merged(unit, action, files):
+                if action.rewrites:
+                    kept = without_deletes(merged.rows) if action.drops_deletes else merged.rows
+                    for table in rows.add(files.file_table(kept)):
+                        data.write(table)
+                if has_changelog and merged.changelog is not None:
+                    for table in changed.add(files.file_table(merged.changelog)):
+                        changes.write(table)
+            for table in rows.rest():
+                data.write(table)
+            for table in changed.rest():
+                changes.write(table)
+            written, changelog = files.metas(data.close()), files.metas(changes.close(), changelog=True)
+        except BaseException:
+            self.history.store.delete_many([*data.abort(), *changes.abort()])
+            raise
+        level = unit.output_level
+        return Written(
+            tuple(replace(file, level=level, file_source=SOURCE_COMPACT) for file in written),
+            tuple(replace(file, level=level, file_source=SOURCE_APPEND) for file in changelog),
+        )
+
+    def _merged(self, unit: CompactionUnit, action: Action, files: BucketFiles) -> Iterator[Merged]:
+        """The merged rows of an action, in key order."""
+        rules = self.rules
+        with_older = action.notes_changes and not rules.full_changelog
+        members = [*(self._overlapped(unit, action) if with_older else ()), *action.files]
+        folding = Folding.of(rules, merge_function(rules.schema, rules.options.table))
+        levels = np.array([file.level for file in members], np.int8)
+        columns = run_schema(rules.schema).names
+        for piece in merge_sorted(self._runs(members), rules.schema.trimmed_primary_keys):
+            order, runs = files.piece_order(piece)
+            piece = piece.take(pa.array(order)).combine_chunks()
+            numbers = piece.column(_FILE).to_numpy()
+            versions = Versions(piece.select(columns), runs, levels[numbers], unit.output_level)
+            if not with_older:
+                full = action.notes_changes
+                yield folding.with_full_changelog(versions, unit.top) if full else folding.plain(versions)
+                continue
+            merged = folding.with_older(versions)
+            if rules.lookup.vectors and merged.replaced is not None and len(merged.replaced):
+                self._delete(members, numbers[merged.replaced], piece.column(_AT).to_numpy()[merged.replaced])
+            yield merged
+
+    def _delete(self, members: Sequence[DataFileMeta], numbers: Any, positions: Any) -> None:
+        """Mark replaced rows of older files as deleted."""
+        for number in np.unique(numbers):
+            self.vectors.delete(members[number], positions[numbers == number])
+
+    def _overlapped(self, unit: CompactionUnit, action: Action) -> list[DataFileMeta]:
+        """The older files that may have a key of the action's files."""
+        ranges = [self._range(file) for file in action.files if file.level == 0]
+        if any(_has_nan(low) or _has_nan(high) for low, high in ranges):
+            return list(unit.older)
+        older = [file for file in unit.older if file.level > unit.output_level]
+        return [
+            file
+            for file in older
+            if any(
+                low <= high_here and low_here <= high
+                for low, high in [self._range(file)]
+                for low_here, high_here in ranges
+            )
+        ]
+
+    def _range(self, file: DataFileMeta) -> KeyRange:
+        types = [field.type for field in self.rules.schema.project(self.rules.schema.trimmed_primary_keys)]
+        return decode_row(without_arity(file.min_key), types), decode_row(without_arity(file.max_key), types)
+
+    def _runs(self, members: Sequence[DataFileMeta]) -> list[Iterator[pa.RecordBatch]]:
+        """The rows of files as few sorted runs, the oldest first: of rows that are equal in every order, the last one
+        is the newest."""
+        ranges = [self._range(file) for file in members]
+        ordered = sorted(range(len(members)), key=lambda n: (-members[n].level, members[n].max_sequence_number))
+        chains: list[tuple[int, list[int]]] = []
+        for level in dict.fromkeys(members[number].level for number in ordered):
+            of_level = [number for number in ordered if members[number].level == level]
+            if level == 0 or any(_has_nan(value) for number in of_level for value in ranges[number]):
+                chains += [(level, [number]) for number in of_level]
+            else:
+                chains.append((level, sorted(of_level, key=lambda number: ranges[number][0])))
+        return [self._chain(members, numbers) for _, numbers in chains]
+
+    def _chain(self, members: Sequence[DataFileMeta], numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        for number in numbers:
+            yield from self._batches(members[number], number)
+
+    def _batches(self, file: DataFileMeta, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are neither deleted nor expired, with where they come from."""
+        schema, start, deleted = self.rules.schema, 0, self.vectors.of(file)
+        written = self.history.schema(file.schema_id)
+        system = (SEQUENCE_FIELD, KIND_FIELD)
+        path = f"{self.folder}/{file.file_name}"
+        origin = pa.schema([*run_schema(schema), *_ORIGIN])
+        for batch in read_batches(self.history.store, path, written, schema.fields, system, file.stated):
+            positions = np.arange(start, start + len(batch))
+            start += len(batch)
+            columns = [*batch.columns, pa.array(np.full(len(batch), number, np.int32)), pa.array(positions)]
+            rows = pa.RecordBatch.from_arrays(columns, schema=origin)
+            kept = np.ones(len(batch), np.bool_)
+            if deleted is not None:
+                kept[
+                    deleted[np.searchsorted(deleted, positions[0]) : np.searchsorted(deleted, start)] - positions[0]
+                ] = False
+            if self.expiry is not None:
+                kept &= self.expiry.kept(batch.column(self.expiry.field.name))
+            yield rows if kept.all() else rows.filter(pa.array(kept))
+
+
+class _Gathered:
+    """Tables joined until they have a good size for a row group."""
+
+    def __init__(self, least: int) -> None:
+        self._least, self._held, self._bytes = least, list[pa.Table](), 0
+
+    def add(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Take rows, and give all that are held once they are enough."""
+        if len(rows):
+            self._held.append(rows)
+            self._bytes += rows.nbytes
+        if self._bytes >= self._least:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.Table]:
+        """All rows that are held."""
+        if self._held:
+            joined, self._held, self._bytes = pa.concat_tables(self._held).combine_chunks(), [], 0
+            yield joined
+
+
+def _has_nan(values: Sequence[Any]) -> bool:
+    return any(value != value for value in values)

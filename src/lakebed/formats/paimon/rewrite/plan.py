@@ -1,0 +1,152 @@
+"""What a rewrite of a table with a primary key compacts: which files of which buckets, and why the rest is left.
+
+Rules: Paimon's CompactAction and CompactProcedure. The plan is the dry run: sizes afterwards are predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import UsageError
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
+from lakebed.formats.paimon.manifests import live_and_index_files
+from lakebed.formats.paimon.partitions import PartitionFolders
+from lakebed.formats.paimon.read.keys import check_keys
+from lakebed.formats.paimon.read.plan import deletion_files
+from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.read.split import DeletionFile
+from lakebed.formats.paimon.rewrite.task import BucketCompactor, BucketTask
+from lakebed.formats.paimon.rewrite.unit import Action, CompactionUnit
+from lakebed.kernel import clock
+from lakebed.kernel.predicates.where import Where, columns_of, parse_where
+from lakebed.model.upkeep import RewriteGroup, Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """The buckets to compact, what is said of each, and what is left."""
+
+    tasks: tuple[BucketTask, ...]
+    groups: tuple[RewriteGroup, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def plan_compaction(compactor: BucketCompactor, snapshot: Snapshot | None, where: Where, minor: bool) -> CompactionPlan:
+    """Plan the compaction of the buckets of a snapshot: whole, or (`minor`) by the rules of a writer.
+
+    `where` may name partition columns only, else UsageError.
+    """
+    schema, history = compactor.rules.schema, compactor.history
+    live, indexes = live_and_index_files(history.store, snapshot)
+    chosen = in_partitions(
+        [entry for entry in live if entry.bucket != POSTPONE_BUCKET], where, schema, history.store.location
+    )
+    check_keys(history, schema, chosen)
+    tasks: list[BucketTask] = []
+    groups: list[RewriteGroup] = []
+    skipped: list[Skipped] = []
+    for bucket in buckets_of(compactor, chosen, indexes):
+        unit = bucket.unit(compactor, minor)
+        if unit is None:
+            skipped.append(Skipped(bucket.folder, _why_left(bucket, minor)))
+            continue
+        actions = compactor.rules.actions(unit, compactor.expired)
+        if not actions:
+            skipped.append(Skipped(bucket.folder, "its files are in their level already"))
+            continue
+        tasks.append(bucket.task(unit))
+        groups.append(
+            _group(bucket, unit, actions, compactor.rules.options.at_level(unit.output_level).format.target_size)
+        )
+    return CompactionPlan(tuple(tasks), tuple(groups), tuple(skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBucket:
+    """The files of one bucket, with its deletion vectors as index files."""
+
+    folder: str
+    entries: tuple[ManifestEntry, ...]
+    indexes: tuple[IndexManifestEntry, ...]
+
+    def unit(self, compactor: BucketCompactor, minor: bool) -> CompactionUnit | None:
+        """What to compact of it, None for nothing."""
+        files = [entry.file for entry in self.entries]
+        if minor:
+            return compactor.rules.picked(files, clock.now_ms())
+        return compactor.rules.full(files, {*self._deletions()}, compactor.expired)
+
+    def task(self, unit: CompactionUnit) -> BucketTask:
+        """The task that compacts a unit of it."""
+        first = self.entries[0]
+        return BucketTask(
+            first.partition, first.bucket, first.total_buckets, self.folder, unit, self._deletions(), self.indexes
+        )
+
+    def _deletions(self) -> Mapping[str, DeletionFile]:
+        first = self.entries[0]
+        return deletion_files(self.indexes).get((first.partition, first.bucket), {})
+
+
+def buckets_of(
+    compactor: BucketCompactor, entries: Sequence[ManifestEntry], indexes: Sequence[IndexManifestEntry]
+) -> Iterator[LiveBucket]:
+    """Live files by bucket, in the order of their first files."""
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
+    for index in indexes:
+        if index.index_type == DELETION_VECTORS:
+            vectors.setdefault((index.partition, index.bucket), []).append(index)
+    rules = compactor.rules
+    folders = PartitionFolders.of(compactor.history.store, rules.schema, rules.options.table)
+    folders.look(partition for partition, _ in buckets)
+    for place, of_bucket in buckets.items():
+        folder = bucket_folder(folders.of_row(place[0]), place[1])
+        yield LiveBucket(folder, tuple(of_bucket), tuple(vectors.get(place, ())))
+
+
+def in_partitions(
+    entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str
+) -> list[ManifestEntry]:
+    """The entries of the partitions that `where` picks. UsageError where it names another column."""
+    predicate = parse_where(where, arrow_schema(schema.fields))
+    outside = [name for name in columns_of(predicate) if name not in schema.partition_keys]
+    if outside:
+        raise UsageError(
+            f"a rewrite takes whole partitions, but `where` names {', '.join(sorted(outside))}",
+            table=table,
+            todo=f"Partition columns: {', '.join(schema.partition_keys) or 'none'}",
+        )
+    return kept_entries(entries, predicate, schema)
+
+
+def _group(bucket: LiveBucket, unit: CompactionUnit, actions: Sequence[Action], target: int) -> RewriteGroup:
+    files = [file for action in actions for file in action.files]
+    size = sum(file.file_size for file in files)
+    after = 0
+    for action in actions:
+        bytes_ = sum(file.file_size for file in action.files)
+        after += -(-bytes_ // target) if action.rewrites else len(action.files)
+    levels = sorted({file.level for file in files})
+    moved = sum(len(action.files) for action in actions if not action.rewrites)
+    kept = f", {moved} of them only change their level" if moved else ""
+    reason = f"{unit.reason}: {len(files)} files of level {_spoken(levels)} go to level {unit.output_level}{kept}"
+    return RewriteGroup(bucket.folder, len(files), size, after, size, reason)
+
+
+def _why_left(bucket: LiveBucket, minor: bool) -> str:
+    count = len(bucket.entries)
+    if minor:
+        return f"no rule of universal compaction takes any of its {count} files"
+    return f"its {count} files are all in the highest level, without deleted or expired rows"
+
+
+def _spoken(levels: Sequence[int]) -> str:
+    return f"{levels[0]}" if len(levels) == 1 else f"{levels[0]} to {levels[-1]}"
