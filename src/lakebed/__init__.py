@@ -25,11 +25,11 @@ __all__ = ["LocalEngine", "Table", "create", "errors", "example", "open"]
 __version__ = VERSION
 
 
-_LAZY = ("callbacks", "hudi", "spark")
+_LAZY = ("callbacks", "hudi", "paimon", "spark")
 
 
 def __getattr__(name: str) -> Any:
-    """Import `lakebed.callbacks`, `.hudi` and `.spark` when they are first used: other work then starts faster."""
+    """Import `lakebed.callbacks`, `.hudi`, `.paimon` and `.spark` at their first use: other work starts faster."""
     if name in _LAZY:
         return importlib.import_module(f"lakebed.{name}")
     raise AttributeError(f"module 'lakebed' has no attribute {name!r}")

@@ -35,6 +35,7 @@ ICEBERG, GOLDEN_ICEBERG = "tests/conformance/test_iceberg.py::", "tests/golden/t
 HUDI_SINK = "tests/spark/test_hudi_sink.py::"
 ICEBERG_SPARK, ICEBERG_SINK = "tests/spark/test_iceberg_source.py::", "tests/spark/test_iceberg_sink.py::"
 STREAM_SINK = "tests/spark/test_stream_sink.py::"
+PAIMON_CHANGES = "tests/golden/test_paimon_changes.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
 
 GRID = (
@@ -59,6 +60,9 @@ GRID = (
     }),
     Row("read changes", "`table.changes`", {
         "hudi": Cell((f"{HUDI}TestChanges", f"{GOLDEN_HUDI}test_range")),
+        "paimon": Cell((
+            f"{PAIMON}TestChanges", f"{PAIMON_CHANGES}test_changes", "tests/unit/paimon/read/test_changes.py::",
+        )),
         "iceberg": Cell((f"{ICEBERG}TestChanges", f"{GOLDEN_ICEBERG}test_changes")),
     }),
     Row("the row before and after each change", "`cdc.enabled`", {
@@ -66,6 +70,9 @@ GRID = (
     }),
     Row("stream", "`table.stream`", {
         "hudi": Cell((f"{HUDI}TestStream",)),
+        "paimon": Cell((
+            f"{PAIMON}TestStream", f"{PAIMON_CHANGES}test_stream", "tests/unit/paimon/read/test_stream.py::",
+        )),
         "iceberg": Cell((f"{ICEBERG}TestStream",)),
     }),
     Row("history", "`table.history`", {
@@ -173,6 +180,7 @@ GRID = (
     }),
     Row("Spark streaming source", "`spark.readStream`", {
         "hudi": Cell((f"{SOURCE}test_a_stream",)),
+        "paimon": Cell((f"{PAIMON_SPARK}test_a_stream", f"{PAIMON_SPARK}test_a_pipeline")),
         "iceberg": Cell((f"{ICEBERG_SPARK}test_a_stream",)),
     }),
     Row("Spark batch sink", "`lakebed.spark.write`", {
@@ -192,7 +200,9 @@ GRID = (
     }),
     Row("pipelines", "`lakebed run`", {
         "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::", f"{HUDI_SINK}test_a_pipeline")),
-        "paimon": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/interop/test_demo_outside.py::"), "as a sink"),
+        "paimon": Cell((
+            f"{STREAM_SINK}test_a_pipeline", f"{PAIMON_SPARK}test_a_pipeline", "tests/interop/test_demo_outside.py::",
+        )),
         "iceberg": Cell(("tests/spark/test_iceberg_pipeline.py::",)),
     }),
 )  # fmt: skip

@@ -164,6 +164,10 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One partition per task, planned from the two offsets alone."""
         return [Part(task) for task in self._stream.tasks(start, end)]
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has completed all batches up to an offset."""
+        self._stream.committed(end)
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""
         return iter(worker.unpack(partition.value).batches())

@@ -17,7 +17,7 @@ from lakebed.errors import OptionError
 from lakebed.kernel.options import at_least, memory_size
 from lakebed.spark import worker
 from lakebed.spark.read import TASKS_OPTION, read_tasks
-from lakebed.verbs.stream import Limits, StreamReader
+from lakebed.verbs.stream import KeepsProgress, Limits, StreamReader
 
 _POSITION = "position"
 _UNBOUNDED = Limits()
@@ -96,6 +96,11 @@ class Stream:
     def prepare_available_now(self) -> None:
         """From now on, read no commit that comes after the first batch was planned."""
         self._available_now, self._ends = True, None
+
+    def committed(self, end: Mapping[str, Any]) -> None:
+        """Spark has completed all batches up to an offset."""
+        if isinstance(self.reader, KeepsProgress):
+            self.reader.processed(end[_POSITION])
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[bytes]:
         """What each task of a batch reads, packed."""

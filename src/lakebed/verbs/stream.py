@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -59,14 +59,26 @@ class StreamReader(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsProgress(Protocol):
+    """A stream that keeps its progress in the table too, under a name that its options give it."""
+
+    def processed(self, position: str) -> None:
+        """Everything up to a position has been processed. Called by whoever drives the stream, and harmless when called
+        again."""
+        ...
+
+
 def drain(
     reader: StreamReader, start: str | None = None, limits: Limits = Limits()
 ) -> Iterator[tuple[str, ReadPlan[Any]]]:
     """Every batch from `start` (None: the initial position) until there is nothing new.
 
-    Yields the position after each batch, and its plan.
+    Yields the position after each batch, and its plan. A batch counts as processed when the next one is asked for.
     """
     position = reader.initial() if start is None else start
     while (end := reader.latest(position, limits)) != position:
         yield end, reader.plan(position, end)
         position = end
+        if isinstance(reader, KeepsProgress):
+            reader.processed(position)

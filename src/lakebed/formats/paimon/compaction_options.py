@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakebed.kernel.options import Option, at_least, boolean, duration_ms, memory_size, one_of
+from lakebed.kernel.options import Option, Options, at_least, boolean, duration_ms, memory_size, one_of
 
 COMPACTION_TRIGGER = Option(
     "num-sorted-run.compaction-trigger",
@@ -129,3 +129,9 @@ COMPACTION_OPTIONS: tuple[Option[Any], ...] = tuple(
     value for value in list(vars().values()) if isinstance(value, Option)
 )
 """All of them, in the order of the reference page."""
+
+
+def top_level(options: Options) -> int:
+    """The highest level of a table."""
+    levels: int | None = options[NUM_LEVELS]
+    return (options[COMPACTION_TRIGGER] + 1 if levels is None else levels) - 1

@@ -45,6 +45,16 @@ def snapshot_path(branch: str, snapshot_id: int) -> str:
     return f"{branch_prefix(branch)}snapshot/snapshot-{snapshot_id}"
 
 
+def changelog_path(branch: str, snapshot_id: int) -> str:
+    """The path of the changelog of a snapshot that has expired."""
+    return f"{branch_prefix(branch)}changelog/changelog-{snapshot_id}"
+
+
+def consumer_path(branch: str, consumer: str) -> str:
+    """The path of a consumer's progress."""
+    return f"{branch_prefix(branch)}consumer/consumer-{consumer}"
+
+
 def tag_path(branch: str, name: str) -> str:
     """The path of a tag."""
     return f"{branch_prefix(branch)}tag/tag-{name}"

@@ -15,6 +15,23 @@ from lakebed.formats.paimon.unserved import UNSERVED
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
+# isort: off
+from lakebed.formats.paimon.scan_options import (
+    BOUNDED_WATERMARK as BOUNDED_WATERMARK, BYTES_LIMIT as BYTES_LIMIT, COMMITS_LIMIT as COMMITS_LIMIT,
+    CONSUMER_ID as CONSUMER_ID, CONSUMER_IGNORE_PROGRESS as CONSUMER_IGNORE_PROGRESS, CONSUMER_MODE as CONSUMER_MODE,
+    CREATION_TIME as CREATION_TIME, DISCOVERY_INTERVAL as DISCOVERY_INTERVAL, FALLBACK_BRANCH as FALLBACK_BRANCH,
+    FILE_CREATION_TIME as FILE_CREATION_TIME, INCREMENTAL_BETWEEN as INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP as INCREMENTAL_BETWEEN_TIMESTAMP, INCREMENTAL_MODE as INCREMENTAL_MODE,
+    INCREMENTAL_TAGS as INCREMENTAL_TAGS, INCREMENTAL_TO_AUTO_TAG as INCREMENTAL_TO_AUTO_TAG, MAX_BYTES as MAX_BYTES,
+    MAX_DELAY as MAX_DELAY, MAX_FILES as MAX_FILES, MAX_ROWS as MAX_ROWS, MIN_ROWS as MIN_ROWS,
+    READ_CHANGELOG as READ_CHANGELOG, SCAN_MODE as SCAN_MODE, SCAN_SNAPSHOT_ID as SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME as SCAN_TAG_NAME, SCAN_TIMESTAMP as SCAN_TIMESTAMP, SCAN_TIMESTAMP_MILLIS as SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION as SCAN_VERSION, SCAN_WATERMARK as SCAN_WATERMARK, SEQUENCE_NUMBERS as SEQUENCE_NUMBERS,
+    SNAPSHOT_DELAY as SNAPSHOT_DELAY, SPLITS_LIMIT as SPLITS_LIMIT, START_COMMIT as START_COMMIT,
+    STREAM_APPEND_OVERWRITES as STREAM_APPEND_OVERWRITES, STREAM_OVERWRITES as STREAM_OVERWRITES,
+)  # fmt: skip
+# isort: on
+
 
 def _text(key: str, doc: str, default: str = "") -> Option[str]:
     return Option(key, str, default, doc)
@@ -227,47 +244,6 @@ LAST_SAFE_SNAPSHOT = _optional(
     "the writer's own first commit.",
 )
 BRANCH = Option("branch", str, "main", "The branch to read and write.")
-SCAN_MODE = Option(
-    "scan.mode",
-    one_of(
-        "default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp",
-        "compacted-full", "latest-delta", "incremental", "from-creation-timestamp", "from-file-creation-time",
-    ),
-    "default",
-    "Which snapshot a batch reads: the newest (`latest-full`, `full`, `latest`), the one that another option names "
-    "(`from-snapshot`, `from-snapshot-full`, `from-timestamp`), or that of the last compaction (`compacted-full`). "
-    "`default` follows the other options. Other values are refused.",
-    aliases=("log.scan",),
-)  # fmt: skip
-SCAN_SNAPSHOT_ID = _optional("scan.snapshot-id", at_least(1), "Read as of this snapshot.")
-SCAN_TAG_NAME = _text("scan.tag-name", "Read as of this tag.")
-SCAN_VERSION = _text("scan.version", "Read as of this tag, `watermark-N` or snapshot.")
-SCAN_WATERMARK = _optional("scan.watermark", int, "Read as of the first snapshot whose watermark is at least this.")
-SCAN_TIMESTAMP = _text("scan.timestamp", "Read as of this time, `2024-01-02 03:04:05`, in UTC unless it has an offset.")
-SCAN_TIMESTAMP_MILLIS = Option(
-    "scan.timestamp-millis",
-    at_least(0),
-    None,
-    "Read as of this time, in milliseconds since 1970.",
-    aliases=("log.scan.timestamp-millis",),
-)
-INCREMENTAL_BETWEEN = _text(
-    "incremental-between",
-    "`5,9`: read the rows that appends after snapshot 5, up to snapshot 9, added to a table without a primary key.",
-)
-INCREMENTAL_BETWEEN_TIMESTAMP = _text(
-    "incremental-between-timestamp",
-    "As `incremental-between`, for two times, in milliseconds or as in `scan.timestamp`.",
-)
-INCREMENTAL_MODE = Option(
-    "incremental-between-scan-mode",
-    one_of("auto", "delta", "changelog", "diff"),
-    "auto",
-    "What `incremental-between` reads: `auto` and `delta` read the files of appends. Other values are refused.",
-)
-INCREMENTAL_TAGS = Option(
-    "incremental-between-tag-to-snapshot", boolean, False, "`incremental-between` may name two tags."
-)
 SPLIT_SIZE = Option(
     "source.split.target-size",
     memory_size,

@@ -23,9 +23,14 @@ from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
-from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
-from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
-from lakebed.formats.paimon.read.split import PaimonSplit
+from lakebed.formats.paimon.read.batch import plan_range, plan_rows
+from lakebed.formats.paimon.read.change_task import KindColumn
+from lakebed.formats.paimon.read.changes import plan_between
+from lakebed.formats.paimon.read.plan import ReadRequest
+from lakebed.formats.paimon.read.range import names_a_range
+from lakebed.formats.paimon.read.split import ChangeSplit
+from lakebed.formats.paimon.read.start import NEWEST
+from lakebed.formats.paimon.read.stream import PaimonStream
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite import options as rewrite_options
 from lakebed.formats.paimon.rewrite.inline import inline_compaction
@@ -109,6 +114,11 @@ class PaimonTable(Table):
         return self
 
     @property
+    def snapshots(self) -> History:
+        """The schemas, snapshots and tags of the branch that is open."""
+        return self._history
+
+    @property
     def table_schema(self) -> TableSchema:
         """The newest version of the schema: columns, keys, options."""
         return self._history.latest_schema()
@@ -134,23 +144,40 @@ class PaimonTable(Table):
 
     @looks_again
     def plan_read(
-        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
-    ) -> ReadPlan[PaimonSplit]:
-        """Plan a read of a snapshot. A read as of a snapshot or tag has the schema of that time."""
-        schema, named = self._look(as_of)
-        options = self._options(schema)
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None, audited: bool = False
+    ) -> ReadPlan[Any]:
+        """Plan a read of a snapshot, or of the current rows of a range that the options name. A read as of a snapshot
+        or tag has the schema of that time. An `audited` read has row kinds as Paimon's audit log has them."""
+        schema, at = self._look(as_of)
+        options, named = self._options(schema), as_of is not None
         if names_a_range(options):
-            if as_of is not None:
-                raise UsageError("options name a range, and as_of a snapshot", table=self.location, todo="Give one")
-            whole = arrow_schema(schema.fields)
-            names = project(columns, whole, table=self.location)
-            return plan_appended(ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole)))
-        snapshot, schema = self._current(options, schema) if as_of is None else self._in_its_schema(named, schema)
-        options = self._options(schema)
+            return plan_range(self._request(schema, columns, where), named, audited)
+        snapshot, schema = self._in_its_schema(at, schema) if named else self._current(options, schema)
+        return plan_rows(self._request(schema, columns, where), snapshot, self.options, named, audited)
+
+    @looks_again
+    def plan_changes(
+        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+    ) -> ReadPlan[ChangeSplit]:
+        """Plan a read of the changes in (after, until], by `incremental-between-scan-mode`: as the commits wrote them,
+        or as the two snapshots differ."""
+        schema = self._history.schema_and_hints(earliest=False)
+        return plan_between(self._request(schema, columns, where), after, until)
+
+    def stream(
+        self, columns: Sequence[str] | None = None, where: Where = None, default: str = NEWEST, audited: bool = False
+    ) -> PaimonStream:
+        """A stream of the branch's changes, from the start that `scan.mode` and its like name, else in the mode
+        `default`. `consumer-id` keeps its progress in the table. An `audited` one has row kinds as Paimon's audit log
+        has them."""
+        schema = self._history.schema_and_hints
+        kinds = KindColumn.FIRST if audited else KindColumn.LAST
+        return PaimonStream(lambda: self._request(schema(earliest=False), columns, where), default, kinds)
+
+    def _request(self, schema: TableSchema, columns: Sequence[str] | None, where: Where) -> ReadRequest:
         whole = arrow_schema(schema.fields)
         names = project(columns, whole, table=self.location)
-        request = ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole))
-        return plan_snapshot(request, snapshot)
+        return ReadRequest(self._history, schema, self._options(schema), tuple(names), parse_where(where, whole))
 
     def sink(
         self,

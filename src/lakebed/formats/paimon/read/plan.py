@@ -31,6 +31,9 @@ from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import columns_of, unread_parts
 from lakebed.verbs.read import ReadPlan
 
+Deletions = Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]
+"""The deletion vectors by partition and bucket, then by data file name."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
@@ -45,11 +48,25 @@ class ReadRequest:
     options: Options
     columns: tuple[str, ...]
     predicate: Node | None = None
+    created_since: int | None = None
+    """Files that were created before this time, in milliseconds since 1970, are left out; None: none."""
+
+    def was_created(self, entry: ManifestEntry) -> bool:
+        """Whether a file is read by the time of its creation."""
+        created, since = entry.file.creation_time, self.created_since
+        return since is None or created is None or created >= since
 
     @property
     def table(self) -> str:
         """The location of the table, for errors."""
         return self.history.store.location
+
+    @property
+    def reader(self) -> BucketReader:
+        """The function that reads the rows of one split."""
+        names, used = self.schema.names, {*self.columns, *columns_of(self.predicate)}
+        needed = tuple(name for name in names if name in used or (not used and name == names[0]))
+        return BucketReader(self.history, self.schema, self.options, self.columns, needed, self.predicate)
 
 
 def plan_snapshot(
@@ -60,37 +77,38 @@ def plan_snapshot(
     With `level_0` the read includes the files of level 0 that stay invisible until a compaction. `use` says what the
     rows are for. Raises UnsupportedError for what lakebed does not serve in that use.
     """
+    return plan_files(request, *seen_files(request, snapshot, level_0, use))
+
+
+def seen_files(
+    request: ReadRequest, snapshot: Snapshot | None, level_0: bool = False, use: Use = Use.READ
+) -> tuple[list[ManifestEntry], Deletions]:
+    """The files that a read of a snapshot sees, and their deletion vectors; see `plan_snapshot`."""
     history, schema, options = request.history, request.schema, request.options
     refuse_unserved(schema, options, use, request.table)
     if schema.primary_keys:
         merge_function(schema, options)
     live, indexes = live_and_index_files(history.store, snapshot)
-    entries = [entry for entry in live if entry.bucket != POSTPONE_BUCKET]
+    entries = [entry for entry in live if entry.bucket != POSTPONE_BUCKET and request.was_created(entry)]
     check_keys(history, schema, entries)
     if not (level_0 or shows_level_0(options)):
         entries = _visible(entries, history, schema, options)
-    return plan_files(request, entries, deletion_files(indexes))
+    return entries, deletion_files(indexes)
 
 
 def plan_files(
     request: ReadRequest,
     entries: Sequence[ManifestEntry],
-    deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]] = {},
+    deletions: Deletions,
 ) -> ReadPlan[PaimonSplit]:
-    """Plan a read of data files, without the rows that deletion vectors delete.
-
-    `deletions` has the vectors by partition and bucket, then by data file name.
-    """
+    """Plan a read of data files, without the rows that deletion vectors delete."""
     history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
-    used = {*request.columns, *columns_of(predicate)}
-    needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     folders = PartitionFolders.of(history.store, schema, options)
-    splits = tuple(_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options))
-    reader = BucketReader(history, schema, options, request.columns, needed, predicate)
+    splits = tuple(bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options))
     return ReadPlan(
         arrow_schema(schema.project(request.columns)),
         splits,
-        reader,
+        request.reader,
         unread_parts(predicate),
         history.store.at_once,
         history.store.in_flight,
@@ -140,13 +158,14 @@ def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, i
     return deletions
 
 
-def _splits(
+def bucket_splits(
     entries: Sequence[ManifestEntry],
-    deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+    deletions: Deletions,
     folders: PartitionFolders,
     schema: TableSchema,
     options: Options,
 ) -> Iterator[PaimonSplit]:
+    """The splits of data files: one per bucket, or several where no rows are merged."""
     buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry.file)
@@ -156,7 +175,7 @@ def _splits(
         folder = bucket_folder(folders.of_row(partition), bucket)
         vectors = deletions.get((partition, bucket), {})
         unmerged = no_level_0 and all(file.level > 0 for file in files)
-        parts = _packed(files, options) if unmerged or not schema.primary_keys else [files]
+        parts = packed(files, options) if unmerged or not schema.primary_keys else [files]
         for number, part in enumerate(parts):
             group = f"{folder}#{number}" if number else folder
             own = (
@@ -168,7 +187,7 @@ def _splits(
             yield PaimonSplit(group, size, partition, bucket, folder, tuple(part), own, unmerged)
 
 
-def _packed(files: Sequence[DataFileMeta], options: Options) -> list[list[DataFileMeta]]:
+def packed(files: Sequence[DataFileMeta], options: Options) -> list[list[DataFileMeta]]:
     """Files in order, in parts of about `source.split.target-size`. A file counts `source.split.open-file-cost` at
     least."""
     target, least = options[opt.SPLIT_SIZE], options[opt.SPLIT_OPEN_COST]

@@ -13,7 +13,12 @@ from lakebed.formats.paimon.codec.types import DataType
 
 
 def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[tuple[DataFileMeta, ...]]:
-    """The sections in key order. Within a section, files keep the order given.
+    """The sections in key order. Within a section, files keep the order given."""
+    return [tuple(files[place] for place in places) for places in overlapping(files, key_types)]
+
+
+def overlapping(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[list[int]]:
+    """The sections in key order, each as the ascending places of its files.
 
     If any key range begins or ends at NaN, all files form one section: Paimon's comparison treats NaN as equal to every
     number, so the order of keys in such files is not reliable.
@@ -23,7 +28,7 @@ def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> li
         for place, file in enumerate(files)
     ]
     if any(value != value for low, high, _ in ranged for value in (*low, *high)):
-        return [tuple(files)]
+        return [[*range(len(files))]]
     groups: list[list[int]] = []
     reach = None
     for low, high, place in sorted(ranged):
@@ -33,4 +38,4 @@ def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> li
         else:
             reach = max(reach, high)
         groups[-1].append(place)
-    return [tuple(files[place] for place in sorted(places)) for places in groups]
+    return [sorted(places) for places in groups]

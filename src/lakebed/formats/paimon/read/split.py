@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.model.split import Split
@@ -41,3 +42,56 @@ class PaimonSplit(Split):
     def path(self, file: DataFileMeta) -> str:
         """The path of one of the files in the table."""
         return f"{self.folder}/{file.file_name}"
+
+
+class How(StrEnum):
+    """How a step of changes reads its files."""
+
+    WRITTEN = "written"
+    """Each row of the added files as it was written, with its own kind."""
+    MERGED = "merged"
+    """The merged rows of the added files, with those that mark a delete."""
+    REPLACED = "replaced"
+    """The merged rows of the removed files as deleted, then those of the added files."""
+    COMPARED = "compared"
+    """Only the keys whose merged rows differ in the removed and the added files."""
+
+
+class Only(StrEnum):
+    """Which rows of a step are read."""
+
+    ALL = "all"
+    RETRACTED = "retracted"
+    """Those of kind -U and -D."""
+    CURRENT = "current"
+    """Those of kind +I and +U."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Files of one bucket that came and went together."""
+
+    how: How
+    added: PaimonSplit | None = None
+    removed: PaimonSplit | None = None
+    only: Only = Only.ALL
+
+    @property
+    def side(self) -> PaimonSplit:
+        """One of the two sides, for what both have in common."""
+        side = self.added or self.removed
+        assert side is not None
+        return side
+
+    @property
+    def may_retract(self) -> bool:
+        """Whether there may be rows of kind -U and -D."""
+        return self.removed is not None or any(file.delete_row_count != 0 for file in self.side.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSplit(Split):
+    """The changes of one bucket, step by step in the order in which they were committed; of all buckets where a key may
+    move from one to another."""
+
+    steps: tuple[Step, ...] = ()

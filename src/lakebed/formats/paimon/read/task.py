@@ -7,6 +7,7 @@ at a time. A section of one file is streamed. A remote store is asked for the fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +55,32 @@ class BucketReader:
         """The rows of one split."""
         return filtered(self._rows(split), self.predicate, list(self.columns))
 
+    def written(self, split: PaimonSplit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Every row of a split's files in order, as it was written: its sequence number and its kind, then `names`.
+        Rows of a table without a primary key have only `names`."""
+        system = (SEQUENCE_FIELD, KIND_FIELD) if self.schema.primary_keys else ()
+        with self._opened(split, split.files) as source:
+            for file in split.files:
+                yield from source.batches(file, names, system)
+
+    def kept(self, split: PaimonSplit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a split with a primary key, deletes included: one row per key, with its sequence number
+        and its kind, then `names`."""
+        groups = self._sections(split)
+        names_read = [SEQUENCE_NUMBER, VALUE_KIND, *names]
+        with self._opened(split, [file for section in groups for file in section]) as source:
+            for section in groups:
+                if len(section) == 1:
+                    yield from source.batches(section[0], names, (SEQUENCE_FIELD, KIND_FIELD))
+                elif (merged := self._merged(source, section, names)) is not None:
+                    rows, winners = merged
+                    values = rows.select(names_read)
+                    for start in range(0, len(winners), _BATCH_ROWS):
+                        yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
+
     def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         groups = self._sections(split)
-        files = [file for section in groups for file in section]
-        store, paths = self.history.store, (FileInfo(split.path(file), file.file_size) for file in files)
-        with store.fetching(paths):
-            source = _BucketFiles(self, split, DeletionVectors(store, files, split.deletions))
+        with self._opened(split, [file for section in groups for file in section]) as source:
             for section in groups:
                 if len(section) > 1:
                     yield from self._merge_section(source, section)
@@ -67,6 +88,13 @@ class BucketReader:
                     yield from self._read_alone(source, section[0])
                 else:
                     yield from source.batches(section[0], self.needed, ())
+
+    @contextmanager
+    def _opened(self, split: PaimonSplit, files: Sequence[DataFileMeta]) -> Iterator[_BucketFiles]:
+        """Files of a split, which a remote store is asked for ahead, in this order."""
+        store, paths = self.history.store, (FileInfo(split.path(file), file.file_size) for file in files)
+        with store.fetching(paths):
+            yield _BucketFiles(self, split, DeletionVectors(store, files, split.deletions))
 
     def _sections(self, split: PaimonSplit) -> Sequence[tuple[DataFileMeta, ...]]:
         """The files that are read together, in the order in which they are read."""
@@ -84,10 +112,25 @@ class BucketReader:
             yield batch.filter(_is_add(batch.column(VALUE_KIND))).select(list(self.needed))
 
     def _merge_section(self, source: _BucketFiles, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
+        merged = self._merged(source, section, self.needed)
+        if merged is None:
+            return
+        rows, winners = merged
+        kinds = rows.column(VALUE_KIND).to_numpy()[winners]
+        winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
+        values = rows.select(list(self.needed))
+        for start in range(0, len(winners), _BATCH_ROWS):
+            yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
+
+    def _merged(
+        self, source: _BucketFiles, section: Sequence[DataFileMeta], columns: Sequence[str]
+    ) -> tuple[pa.Table, Int64s] | None:
+        """The rows of overlapping files, and the positions of those that win, in key order, deletes included. None
+        where the files have no row."""
         sequence_fields = split_names(self.options[opt.SEQUENCE_FIELD])
         keys = self.schema.trimmed_primary_keys
         engine = merge_function(self.schema, self.options)
-        wanted = engine.needs({*self.needed}) | {*keys, *sequence_fields}
+        wanted = engine.needs({*columns}) | {*keys, *sequence_fields}
         names = tuple(name for name in self.schema.names if name in wanted)
         tables = [
             pa.Table.from_batches(
@@ -99,7 +142,7 @@ class BucketReader:
         levels = np.repeat([file.level for file in section], [len(table) for table in tables]).astype(np.int8)
         rows = pa.concat_tables(tables).combine_chunks()
         if not len(rows):
-            return
+            return None
         descending = self.options[opt.SEQUENCE_ORDER] == "descending"
         sequence = [(rows.column(name).chunk(0), descending) for name in sequence_fields]
         sequence.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
@@ -112,15 +155,9 @@ class BucketReader:
             order, runs = order[counted], kept_runs(counted, runs)[1]
             sorted_places = pa.array(order)
         if self.options[opt.MERGE_ENGINE] == "deduplicate":
-            winners = order[runs.last]
-        else:
-            rows = engine.merge(rows.take(sorted_places).combine_chunks(), runs).combine_chunks()
-            winners = np.arange(len(rows))
-        kinds = rows.column(VALUE_KIND).to_numpy()[winners]
-        winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
-        values = rows.select(list(self.needed))
-        for start in range(0, len(winners), _BATCH_ROWS):
-            yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
+            return rows, order[runs.last]
+        rows = engine.merge(rows.take(sorted_places).combine_chunks(), runs).combine_chunks()
+        return rows, np.arange(len(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
+from lakebed.model.commit import BATCH_IDENTIFIER
 
 _TRAVEL_OPTIONS = (
     opt.SCAN_SNAPSHOT_ID, opt.SCAN_TAG_NAME, opt.SCAN_VERSION, opt.SCAN_WATERMARK, opt.SCAN_TIMESTAMP,
-    opt.SCAN_TIMESTAMP_MILLIS,
+    opt.SCAN_TIMESTAMP_MILLIS, opt.CREATION_TIME, opt.FILE_CREATION_TIME,
 )  # fmt: skip
 _TIME_KEYS = (opt.SCAN_TIMESTAMP.key, opt.SCAN_TIMESTAMP_MILLIS.key)
 _SNAPSHOT_KEYS = (opt.SCAN_SNAPSHOT_ID.key, opt.SCAN_TAG_NAME.key, opt.SCAN_VERSION.key, opt.SCAN_WATERMARK.key)
@@ -26,6 +27,8 @@ _OPTIONS_OF_MODE = {
     "from-snapshot": _SNAPSHOT_KEYS,
     "from-snapshot-full": (opt.SCAN_SNAPSHOT_ID.key, opt.SCAN_VERSION.key),
     "from-timestamp": _TIME_KEYS,
+    "from-creation-timestamp": (opt.CREATION_TIME.key,),
+    "from-file-creation-time": (opt.FILE_CREATION_TIME.key,),
 }
 """The options of which a mode needs one. A mode without any reads what it says by itself."""
 _NO_WATERMARK = -(2**63)
@@ -65,11 +68,36 @@ def travelled(history: History, options: Options, table: str) -> Snapshot | None
             todo=f"Give {' or '.join(allowed)}" if allowed else f"Leave out {given[0]}",
         )
     if mode == "compacted-full":
-        return _compacted(history, options, table)
+        return compacted(history, options)
     return _named(history, given[0], options, table) if given else None
 
 
+def created_since(history: History, options: Options) -> int | None:
+    """The time, in milliseconds since 1970, before which files were created that a batch leaves out; None for none.
+
+    `scan.creation-time-millis` means the first snapshot at or after a time where the one before it is there too, else
+    the files of the newest one that were created since.
+    """
+    given = travel_keys(options)
+    if opt.FILE_CREATION_TIME.key in given:
+        return int(options[opt.FILE_CREATION_TIME])
+    if opt.CREATION_TIME.key in given and _created_from(history, options[opt.CREATION_TIME]) is None:
+        return int(options[opt.CREATION_TIME])
+    return None
+
+
+def _created_from(history: History, millis: int) -> Snapshot | None:
+    ends = history.ends()
+    if ends is None or not ends[0].time_millis < millis <= ends[1].time_millis:
+        return None
+    return history.snapshot(history.at_time(millis - 1).id + 1)
+
+
 def _named(history: History, key: str, options: Options, table: str) -> Snapshot | None:
+    if key == opt.FILE_CREATION_TIME.key:
+        return None
+    if key == opt.CREATION_TIME.key:
+        return _created_from(history, options[opt.CREATION_TIME])
     if key == opt.SCAN_TAG_NAME.key:
         return history.tag(options[opt.SCAN_TAG_NAME])
     if key == opt.SCAN_VERSION.key:
@@ -104,14 +132,16 @@ def _at_watermark(history: History, watermark: int, table: str) -> Snapshot:
     )
 
 
-def _compacted(history: History, options: Options, table: str) -> Snapshot | None:
-    """The newest snapshot of a compaction. None, which means the newest of all, where there is none."""
-    scheduled = options.raw.get("full-compaction.delta-commits", "")
-    if scheduled or options[opt.CHANGELOG_PRODUCER] == "full-compaction":
-        raise UnsupportedError(
-            f"lakebed cannot read {opt.SCAN_MODE.key}=compacted-full of a table that schedules full compactions",
-            table=table,
-            why="no snapshot records whether its compaction was a full one",
-            todo=f"Name the snapshot with {opt.SCAN_SNAPSHOT_ID.key}",
-        )
-    return next((snapshot for snapshot in history.backwards() if snapshot.commit_kind is CommitKind.COMPACT), None)
+def compacted(history: History, options: Options) -> Snapshot | None:
+    """The newest snapshot of a compaction, None where there is none. Where the table schedules full compactions it is
+    one of those, which Paimon knows by their identifier (FullCompactedStartingScanner)."""
+    every = options.raw.get("full-compaction.delta-commits", "").strip()
+    scheduled = every or options[opt.CHANGELOG_PRODUCER] == "full-compaction"
+    period = max(int(every), 1) if every.isdecimal() else 1
+    for snapshot in history.backwards():
+        number = snapshot.commit_identifier
+        if snapshot.commit_kind is CommitKind.COMPACT and (
+            not scheduled or number % period == 0 or number == BATCH_IDENTIFIER
+        ):
+            return snapshot
+    return None

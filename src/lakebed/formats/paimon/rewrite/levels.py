@@ -41,9 +41,7 @@ def sorted_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
 def number_of_levels(options: Options, files: Iterable[DataFileMeta] = ()) -> int:
     """How many levels a bucket has, level 0 included: those of the table's options, and more where its files lie
     higher."""
-    levels: int | None = options[opt.NUM_LEVELS]
-    declared = options[opt.COMPACTION_TRIGGER] + 1 if levels is None else levels
-    return max(declared, max((file.level for file in files), default=-1) + 1, 2)
+    return max(opt.top_level(options) + 1, max((file.level for file in files), default=-1) + 1, 2)
 
 
 def _age(file: DataFileMeta) -> tuple[int, int, int, str]:

@@ -1,0 +1,208 @@
+"""The driver's half of a stream: which snapshots a batch takes, and the position after it.
+
+Rules: Paimon's DataTableStreamScan. A position is the snapshot that is read next (`read/position.py`). Each snapshot
+gives what it wrote, in the order of the snapshots: its changelog where the table has a changelog producer, else the new
+files of an APPEND. Compactions and overwrites give nothing; with `streaming-read-overwrite` (append tables:
+`streaming-read-append-overwrite`) an overwrite gives the rows that it removed and added. Rows of postponed buckets come
+from the commit that wrote them. `scan.mode` says where a stream starts (`read/start.py`).
+
+A batch takes whole snapshots, and at least one with rows where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakebed.errors import OptionError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET
+from lakebed.formats.paimon.read.batch_end import Look, Source, source_of
+from lakebed.formats.paimon.read.change_task import KindColumn
+from lakebed.formats.paimon.read.changes import Steps, full_phase, written_entries
+from lakebed.formats.paimon.read.consumers import set_next_snapshot
+from lakebed.formats.paimon.read.plan import ReadRequest
+from lakebed.formats.paimon.read.position import StreamPosition
+from lakebed.formats.paimon.read.readable import ReadableSnapshots
+from lakebed.formats.paimon.read.split import ChangeSplit
+from lakebed.formats.paimon.read.start import start_of_stream
+from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import Limits
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a stream remembers between calls.
+
+    `ends` and `snapshots` are what the last look at the table found, for the plan of a batch that it ended. It may look
+    again from `rests_until` on; the last batch was at `last_batch`, both in steady seconds. `consumer` is its consumer,
+    "" for none, and `progress` what that has kept.
+    """
+
+    ends: frozenset[str] = frozenset()
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    rests_until: float | None = None
+    last_batch: float | None = None
+    consumer: str | None = None
+    progress: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonStream:
+    """A stream of one branch. `load` reads the table's newest schema and the options that hold with it.
+
+    `default` is the mode of a stream whose options name no start.
+    """
+
+    load: Callable[[], ReadRequest]
+    default: str
+    kinds: KindColumn = KindColumn.LAST
+    _known: _Known = field(default_factory=_Known, init=False, repr=False)
+
+    @property
+    @looks_again
+    def schema(self) -> pa.Schema:
+        """The table's columns, then the row kind."""
+        return Steps(self.load()).plan(self.kinds).schema
+
+    @looks_again
+    def initial(self) -> str:
+        """The position before the first row that the options ask for."""
+        request = self.load()
+        _refuse_contradictions(request)
+        return start_of_stream(request.history, request.options, self.default).text()
+
+    @looks_again
+    def latest(self, start: str, limits: Limits) -> str:
+        """The position after the snapshots of the next batch; `start` itself when there are none.
+
+        Raises DataCleanedError when the next snapshot has expired, NotInHistoryError when the table was rolled back.
+        """
+        known = self._known
+        if known.rests_until is not None and clock.steady() < known.rests_until:
+            return start
+        look = Look(self.load(), limits)
+        end = self._end(look, start)
+        if end != start and self._waits_for_rows(look):
+            end = start
+        interval = look.request.options[opt.DISCOVERY_INTERVAL]
+        known.ends, known.snapshots, known.rests_until = frozenset((end,)), look.snapshots, None
+        if end != start:
+            known.last_batch = clock.steady()
+        elif interval is not None:
+            known.rests_until = clock.steady() + interval / 1000
+        return end
+
+    @looks_again
+    def ends(self, start: str, limits: Limits) -> Sequence[str]:
+        """The positions after all batches up to what is there now."""
+        look, ends, position = Look(self.load(), limits), [], start
+        while (end := self._end(look, position)) != position:
+            ends.append(end)
+            position = end
+        self._known.ends, self._known.snapshots = frozenset(ends), look.snapshots
+        return tuple(ends)
+
+    @looks_again
+    def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
+        """The changes after `start`, up to and including `end`, in the order of the snapshots for each bucket."""
+        known = self._known
+        snapshots = known.snapshots if end in known.ends else {}
+        known.ends, known.snapshots = frozenset(), {}  # a plan that meets a file which is gone reads anew
+        request = self.load()
+        before, after = StreamPosition.parse(start), StreamPosition.parse(end)
+        steps = Steps(request)
+        if before.next is None or after.next is None:
+            return steps.plan(self.kinds)
+        if before.whole and after.next > before.next:
+            _read_whole(steps, before, snapshots)
+        ids = range(before.first_change, after.next)
+        missing = [number for number in ids if number not in snapshots]
+        snapshots = {**snapshots, **{one.id: one for one in ReadableSnapshots(request.history).all_of(missing)}}
+        _read_changes(steps, [snapshots[number] for number in ids])
+        return steps.plan(self.kinds)
+
+    def processed(self, position: str) -> None:
+        """Keep the progress of the stream's consumer, if it has one."""
+        known, following = self._known, StreamPosition.parse(position)
+        if known.consumer == "" or following.next in (None, known.progress):
+            return
+        request = self.load()
+        known.consumer = request.options[opt.CONSUMER_ID]
+        if known.consumer and following.next is not None:
+            set_next_snapshot(request.history, known.consumer, following.next)
+            known.progress = following.next
+
+    # ---- helpers ----
+
+    def _end(self, look: Look, start: str) -> str:
+        position = StreamPosition.parse(start)
+        if position.next is None:
+            request = look.request
+            return start_of_stream(request.history, request.options, self.default).text()
+        end = look.end(position)
+        return start if end == position else end.text()
+
+    def _waits_for_rows(self, look: Look) -> bool:
+        """Whether a batch has too few rows yet, by `read.stream.minRowsPerTrigger`."""
+        options, last = look.request.options, self._known.last_batch
+        least, longest = options[opt.MIN_ROWS], options[opt.MAX_DELAY]
+        return least is not None and look.rows < least and last is not None and clock.steady() - last <= longest / 1000
+
+
+def _refuse_contradictions(request: ReadRequest) -> None:
+    options = request.options
+    if (options[opt.MIN_ROWS] is None) != (options[opt.MAX_DELAY] is None):
+        raise OptionError(
+            f"{opt.MIN_ROWS.key} and {opt.MAX_DELAY.key} belong together",
+            key=opt.MIN_ROWS.key,
+            why="one says for how many rows a batch waits, the other for how long",
+            todo="Give both or neither",
+        )
+    if options[opt.STREAM_OVERWRITES] and options[opt.CHANGELOG_PRODUCER] in ("lookup", "full-compaction"):
+        raise opt.refuse(
+            opt.STREAM_OVERWRITES,
+            True,
+            f"with changelog-producer {options[opt.CHANGELOG_PRODUCER]} changes would come twice",
+        )
+
+
+def _read_whole(steps: Steps, position: StreamPosition, snapshots: dict[int, Snapshot]) -> None:
+    number = position.next or 0
+    request = replace(steps.request, created_since=position.created_since)
+    snapshot = snapshots.get(number) or ReadableSnapshots(request.history).all_of([number])[0]
+    steps.whole(snapshot, full_phase(request, lambda entry: _is_real(request, entry) and request.was_created(entry)))
+
+
+def _read_changes(steps: Steps, snapshots: Sequence[Snapshot]) -> None:
+    """Add the steps of snapshots, whose manifests are read together."""
+    request = steps.request
+    sources = {one.id: source_of(request, one) for one in snapshots}
+    read: dict[int, list[ManifestEntry]] = {}
+    for changelog in (False, True):
+        chosen = [
+            one
+            for one in snapshots
+            if sources[one.id] is not Source.NOTHING and (sources[one.id] is Source.CHANGELOG) is changelog
+        ]
+        entries = written_entries(request, chosen, changelog, deletes=True)
+        read.update((one.id, of_one) for one, of_one in zip(chosen, entries, strict=True))
+    for one in snapshots:
+        entries_of_one = [entry for entry in read.get(one.id, ()) if _is_real(request, entry)]
+        if sources[one.id] is Source.OVERWRITE:
+            steps.replaced(entries_of_one)
+        else:
+            steps.written(entry for entry in entries_of_one if entry.kind == ADD)
+
+
+def _is_real(request: ReadRequest, entry: ManifestEntry) -> bool:
+    """Whether a stream reads a file: postponed rows come with the compaction's changelog where there is one."""
+    options = request.options
+    hides = options[opt.BUCKET] == POSTPONE_BUCKET and options[opt.CHANGELOG_PRODUCER] != "none"
+    return not (hides and entry.bucket == POSTPONE_BUCKET)
