@@ -221,3 +221,16 @@ def test_what_hudi_wrote(name: str, tmp_path: Path) -> None:
             return
         assert done.kept[0] == commit.time
         assert sorted(map(repr, table.read().read_all().to_pylist())) == then
+
+
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize("action", ["rollback", "restore", "clean"])
+def test_what_died_before_its_plan_was_written_is_forgotten(tmp_path: Path, version: int, action: str) -> None:
+    table = fresh(tmp_path, version, "MERGE_ON_READ")
+    later = int(write(table, 0)) + 1
+    empty = tmp_path / ".hoodie" / ("timeline" if version > 6 else "") / f"{later}.{action}.requested"
+    empty.write_bytes(b"")
+    write(table, 1)
+    table.expire()
+    assert {row[2] for row in rows_of(table)} == {1}
+    assert not empty.exists()

@@ -24,6 +24,7 @@ from lakebed.formats.hudi.commit.rollback import (
     change_of,
     cut_off_rollbacks,
     entry_of,
+    forget_unplanned,
     planned_rollback,
     roll_back,
 )
@@ -104,6 +105,9 @@ def _step(context: WriteContext) -> bool:
         return False
     restore = restores[0]
     plan = _plan(context, restore)
+    if plan is None:
+        forget_unplanned(context.store, restore)
+        return True
     if restore.state == "requested":
         inflight(context.store, context.config, restore.time, ACTION)
     begun = {_target(context, entry): entry for entry in cut_off_rollbacks(timeline)}
@@ -120,7 +124,8 @@ def _step(context: WriteContext) -> bool:
     return True
 
 
-def _plan(context: WriteContext, restore: Entry) -> RestorePlan:
+def _plan(context: WriteContext, restore: Entry) -> RestorePlan | None:
+    """The plan of a restore, None where whoever began it died before it was written."""
     if not restore.requested:
         raise UnsupportedError(
             f"the restore {restore.time} was cut off, and its plan is gone",
@@ -128,6 +133,9 @@ def _plan(context: WriteContext, restore: Entry) -> RestorePlan:
             file=restore.file,
             todo="Run the same restore again with the engine that began it",
         )
+    data = context.store.read(restore.requested)
+    if not data:
+        return None
     todo = "Run the same restore again with the engine that began it, or restore the file from a copy"
     with decoding(
         "the plan of a restore cannot be read",
@@ -136,7 +144,7 @@ def _plan(context: WriteContext, restore: Entry) -> RestorePlan:
         instant=restore.time,
         todo=todo,
     ):
-        return decode(RestorePlan, context.store.read(restore.requested))
+        return decode(RestorePlan, data)
 
 
 def _target(context: WriteContext, rollback: Entry) -> str:

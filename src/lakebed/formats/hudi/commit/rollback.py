@@ -45,6 +45,8 @@ from lakebed.formats.hudi.timeline.writing import (
     request,
 )
 from lakebed.kernel import clock
+from lakebed.kernel.decoding import decoding
+from lakebed.kernel.files import Store
 
 
 def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> tuple[str, ...]:
@@ -78,15 +80,32 @@ def cut_off_rollbacks(timeline: Timeline) -> list[Entry]:
 
 
 def planned_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
-    """The plan of a pending rollback."""
-    return decode(RollbackPlan, context.store.read(entry.requested))
+    """The plan of a pending rollback. Whoever died before it was written left an empty one, which names no instant."""
+    data = context.store.read(entry.requested)
+    if not data:
+        return RollbackPlan()
+    with decoding(
+        "the plan of a rollback cannot be read",
+        table=context.store.location,
+        file=entry.requested,
+        instant=entry.time,
+        todo="Restore the file from a copy, or run the same rollback again with the engine that began it",
+    ):
+        return decode(RollbackPlan, data)
+
+
+def forget_unplanned(store: Store, entry: Entry) -> None:
+    """Take a rollback or restore off the timeline that ended before its plan was written: nothing was done."""
+    store.delete_in_order(dict.fromkeys((entry.file, entry.requested)))
 
 
 def carry_on(context: WriteContext, timeline: Timeline, entry: Entry) -> str:
-    """End a rollback that was cut off. Returns the instant that it takes back, "" where its plan names none."""
+    """End a rollback that was cut off. Returns the instant that it takes back, "" where it has no plan yet: then it is
+    forgotten."""
     plan = planned_rollback(context, entry)
     info = plan.instant_to_rollback
     if info is None:
+        forget_unplanned(context.store, entry)
         return ""
     _run(context, entry.time, plan, entry_of(timeline.entries, info))
     return info.commit_time

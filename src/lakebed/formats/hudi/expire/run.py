@@ -28,7 +28,7 @@ from lakebed.formats.hudi.codec.plans import (
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import finish_restores, refuse_restored
-from lakebed.formats.hudi.commit.rollback import failed_writes
+from lakebed.formats.hudi.commit.rollback import failed_writes, forget_unplanned
 from lakebed.formats.hudi.expire.failed_writes import end_silent_writes
 from lakebed.formats.hudi.expire.plan import CleanDecision, live_files, plan_clean, savepointed_files
 from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
@@ -119,8 +119,13 @@ class Clean:
         return self._execute(instant, plan, data, decision.files)
 
     def _carry_on(self, entry: Entry) -> list[str]:
-        """End a clean that stopped half way. Its plan may be old, so what is needed by now is left out."""
+        """End a clean that stopped half way. Its plan may be old, so what is needed by now is left out. One without a plan
+        yet is forgotten."""
         state, store = self.state(), self.context.store
+        data = store.read(entry.requested)
+        if not data:
+            forget_unplanned(store, entry)
+            return []
         todo = "Delete the state files of this clean by hand: a clean that did not end changes nothing else"
         with decoding(
             "the plan of a clean cannot be read",
@@ -129,7 +134,6 @@ class Clean:
             instant=entry.time,
             todo=todo,
         ):
-            data = store.read(entry.requested)
             plan = decode(CleanerPlan, data)
         planned = _planned(plan)
         needed = live_files(state, pending_services(store, state.timeline), planned)
