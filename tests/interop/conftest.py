@@ -91,6 +91,14 @@ class PaimonJvm:
         """The rows (`kind`, `row`) that a streaming read takes from one snapshot, postponed ones too."""
         return self._run("delta", table, snapshot)
 
+    def changes(self, table: Path, after: int, until: int, mode: str) -> list[dict[str, Any]]:
+        """The changes of a range (`kind`, `row`), as the audit log gives them."""
+        return self._run("changes", table, f"{after},{until}", mode)
+
+    def follow(self, table: Path, consumer: str, start: int) -> list[dict[str, Any]]:
+        """The rows (`kind`, `row`) of a stream's next plan. Its consumer's progress is kept."""
+        return self._run("follow", table, consumer, start)
+
     def write(
         self, table: Path | str, rows: Sequence[Sequence[Any]], identifier: int, *, compact: bool = False
     ) -> None:

@@ -1,5 +1,5 @@
-"""A stream beside writers and expiry: whatever the schedule, each change comes once and in order, and leads to the rows
-of the table."""
+"""A stream beside writers, compaction and expiry: whatever the schedule, each change comes once and in order, and leads
+to the rows of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed
-from lakebed import Table
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from tests.tables.paimon.small import SCHEMA, contents, rows
@@ -52,12 +51,15 @@ class Reader:
             self._position = position
 
 
-@given(st.lists(steps, min_size=3, max_size=12))
-@settings(max_examples=12, deadline=None)
-def test_any_schedule(schedule: list[tuple[str, list[int]]]) -> None:
+@given(st.lists(steps, min_size=3, max_size=12), st.sampled_from(["none", "input", "lookup", "full-compaction"]))
+@settings(max_examples=16, deadline=None)
+def test_any_schedule(schedule: list[tuple[str, list[int]]], producer: str) -> None:
+    """Each commit compacts its buckets too, once they have two sorted runs."""
     with TemporaryDirectory() as folder:
-        options = {"bucket": "2", **AT_ONCE, "snapshot.time-retained": "1 ms"}
-        table = lakebed.create(Path(folder) / "t", "paimon", SCHEMA, ["id"], options={**options, "write-only": "true"})
+        options = {"bucket": "2", "changelog-producer": producer, "num-sorted-run.compaction-trigger": "2", **AT_ONCE}
+        if producer == "full-compaction":
+            options["full-compaction.delta-commits"] = "1"
+        table = lakebed.create(Path(folder) / "t", "paimon", SCHEMA, ["id"], options=options)
         lakebed.paimon.reset_consumer(table, "c", 1)
         reader, live = Reader(table.location), set[int]()
         for number, (what, numbers) in enumerate(schedule):
@@ -77,9 +79,5 @@ def test_any_schedule(schedule: list[tuple[str, list[int]]]) -> None:
                     reader.restart()
         reader.read(Limits())
         assert sorted(reader.state.values()) == contents(table)
-        _expires_all_but_the_newest(table)
-
-
-def _expires_all_but_the_newest(table: Table) -> None:
-    table.expire()
-    assert len(table.history()) <= 1
+        table.expire()
+        assert len(table.history()) <= 1

@@ -43,6 +43,7 @@ import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.StreamTableScan;
 import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.table.system.AuditLogTable;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
@@ -59,6 +60,8 @@ import org.apache.paimon.utils.TypeUtils;
  * is the bucket that the engine's own extractor gives (absent where buckets are not fixed), then {"file": ..., "level": ...} for each file.
  * `write TABLE TSV IDENTIFIER [compact]`: rows as kind and column texts, separated by tabs, \N for null, committed by user "jvm"; with `compact`
  * every bucket touched is compacted too. `delta TABLE ID`: the rows that a streaming read takes from one snapshot, each with its "kind".
+ * `changes TABLE FROM,TO MODE`: the range as the audit log gives it, in `incremental-between-scan-mode` MODE, as `delta` does. `follow TABLE ID
+ * SNAPSHOT`: the rows of the next plan of a stream with the consumer ID, which starts at SNAPSHOT, and whose progress is kept then.
  * `postpone TABLE BUCKETS IDENTIFIER`: postponed files go into that many real buckets.
  */
 public class PaimonPeer {
@@ -86,6 +89,8 @@ public class PaimonPeer {
       case "dump": dump(table, io); break;
       case "write": write(table, io, words[2], Long.parseLong(words[3]), words.length > 4); break;
       case "delta": delta(table, io, words[2]); break;
+      case "changes": changes(table, io, words[2], words[3]); break;
+      case "follow": follow(table, io, words[2], words[3]); break;
       case "postpone": postpone(table, io, words[2], Long.parseLong(words[3])); break;
       default: throw new IllegalArgumentException(words[0]);
     }
@@ -104,6 +109,35 @@ public class PaimonPeer {
         row(out, row, from.rowType());
         System.out.println(out.append('}'));
       });
+  }
+
+  static void changes(FileStoreTable table, IOManager io, String range, String mode) throws Exception {
+    AuditLogTable log = new AuditLogTable(table.copy(Map.of("incremental-between", range, "incremental-between-scan-mode", mode)));
+    ReadBuilder builder = log.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    for (Split split : builder.newScan().plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        StringBuilder out = new StringBuilder("{\"kind\":\"" + row.getString(0) + "\",\"row\":");
+        row(out, row, log.rowType());
+        System.out.println(out.append('}'));
+      });
+  }
+
+  static void follow(FileStoreTable table, IOManager io, String consumer, String snapshot) throws Exception {
+    FileStoreTable from = table.copy(Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot, "consumer-id", consumer));
+    ReadBuilder builder = from.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    StreamTableScan scan = builder.newStreamScan();
+    scan.plan(); // only finds where to begin
+    for (Split split : scan.plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        StringBuilder out = new StringBuilder("{\"kind\":\"" + row.getRowKind().shortString() + "\",\"row\":");
+        row(out, row, from.rowType());
+        System.out.println(out.append('}'));
+      });
+    scan.notifyCheckpointComplete(scan.checkpoint());
   }
 
   /** The compaction of the engine's Flink job, over its core: files by creation time into a writer of fixed buckets, one COMPACT commit. */
