@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.verbs.stream import Limits
 from tests.golden import unpack
 from tests.objectstore.server import StoreServer
 
@@ -66,6 +67,22 @@ def test_a_plan(store_server: StoreServer, remote: Make, opened: Callable[[str],
     assert counted.steps <= 5  # the hint, the snapshot, its lists, their manifests; and one for a busy machine
     # LATEST, the snapshot and the place of the next one, two lists, and the manifests
     assert counted.kinds == {"LIST": 1, "GET": 5 + commits}
+
+
+@pytest.mark.parametrize("commits", [4, 16])
+def test_a_batch_of_a_stream(store_server: StoreServer, remote: Make, commits: int) -> None:
+    """Each snapshot costs three requests, and nobody waits in a row for more of them."""
+    url = remote(commits, keys=True, options={"bucket": "1", "write-only": "true"})
+    options = {**store_server.options, **UNCACHED, "scan.snapshot-id": "1"}
+
+    def batch(stream: Any) -> None:
+        stream.plan(start, stream.latest(start, Limits()))
+
+    start = lakebed.open(url, options).stream().initial()
+    counted = store_server.measure(batch, lambda: lakebed.open(url, options).stream(), enough=5)
+    assert counted.steps <= 6  # the hint, the newest snapshot, the others, lists, manifests; and one for a busy machine
+    # the schemas; LATEST and the place of the next snapshot
+    assert counted.kinds == {"LIST": 1, "GET": 2 + 3 * commits}
 
 
 def test_a_plan_with_a_stale_hint(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:

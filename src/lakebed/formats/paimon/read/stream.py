@@ -40,17 +40,28 @@ from lakebed.verbs.stream import Limits
 class _Known:
     """What a stream remembers between calls.
 
-    `ends` and `snapshots` are what the last look at the table found, for the plan of a batch that it ended. It may look
-    again from `rests_until` on; the last batch was at `last_batch`, both in steady seconds. `consumer` is its consumer,
-    "" for none, and `progress` what that has kept.
+    `request` and `snapshots` are what the last look at the table found, for the plan of a batch that it ended at one of
+    `ends`. It may look again from `rests_until` on; the last batch was at `last_batch`, both in steady seconds.
+    `consumer` is its consumer, "" for none, and `progress` what that has kept.
     """
 
     ends: frozenset[str] = frozenset()
+    request: ReadRequest | None = None
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     rests_until: float | None = None
     last_batch: float | None = None
     consumer: str | None = None
     progress: int | None = None
+
+    def found(self, look: Look, *ends: str) -> None:
+        """Keep what a look found, for the plan of a batch that ends at one of `ends`."""
+        self.ends, self.request, self.snapshots = frozenset(ends), look.request, look.snapshots
+
+    def taken(self, end: str) -> tuple[ReadRequest | None, dict[int, Snapshot]]:
+        """What the look found that gave an end. It is used once: a plan that meets a file which is gone reads anew."""
+        request, snapshots = (self.request, self.snapshots) if end in self.ends else (None, {})
+        self.ends, self.request, self.snapshots = frozenset(), None, {}
+        return request, snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,8 @@ class PaimonStream:
         if end != start and self._waits_for_rows(look):
             end = start
         interval = look.request.options[opt.DISCOVERY_INTERVAL]
-        known.ends, known.snapshots, known.rests_until = frozenset((end,)), look.snapshots, None
+        known.found(look, end)
+        known.rests_until = None
         if end != start:
             known.last_batch = clock.steady()
         elif interval is not None:
@@ -106,16 +118,14 @@ class PaimonStream:
         while (end := self._end(look, position)) != position:
             ends.append(end)
             position = end
-        self._known.ends, self._known.snapshots = frozenset(ends), look.snapshots
+        self._known.found(look, *ends)
         return tuple(ends)
 
     @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
         """The changes after `start`, up to and including `end`, in the order of the snapshots for each bucket."""
-        known = self._known
-        snapshots = known.snapshots if end in known.ends else {}
-        known.ends, known.snapshots = frozenset(), {}  # a plan that meets a file which is gone reads anew
-        request = self.load()
+        request, snapshots = self._known.taken(end)
+        request = request or self.load()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
         steps = Steps(request)
         if before.next is None or after.next is None:
