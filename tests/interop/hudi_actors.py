@@ -131,6 +131,8 @@ class Bundle:
         self.name = release.release
         self._release, self._shape, self._path = release, shape, str(path)
         self._options = {**shape.options, **JVM_ONLY}
+        if shape.non_blocking:  # its check of such a writer looks for the type of a table that may not be there yet
+            self._options["hoodie.table.type"] = "MERGE_ON_READ"
         if shape.change_log:  # its reader refuses its own inserts that do not look for duplicates
             self._options["hoodie.merge.allow.duplicate.on.inserts"] = "false"
 

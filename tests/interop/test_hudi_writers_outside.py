@@ -16,6 +16,7 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError
 from tests.interop.hudi_actors import EngineError, Release
+from tests.tables.hudi.listing import listed, walked
 
 pytestmark = pytest.mark.timeout(600)  # a release starts a JVM
 
@@ -48,6 +49,7 @@ NON_BLOCKING = {
     "hoodie.index.type": "BUCKET",
     "hoodie.bucket.index.num.buckets": "2",
 }
+INDEXED = {"hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"}
 KEYS = range(8)
 ROUNDS = 3
 
@@ -105,7 +107,8 @@ def work(path: str, writer: str, shared: dict[str, str]) -> list[int]:
     [
         ("1.1.1", 9, "COPY_ON_WRITE", {}),
         ("1.1.1", 8, "MERGE_ON_READ", {}),
-        ("1.1.1", 9, "MERGE_ON_READ", NON_BLOCKING),
+        ("1.1.1", 9, "MERGE_ON_READ", {**NON_BLOCKING, **INDEXED}),
+        ("1.0.2", 8, "MERGE_ON_READ", {**NON_BLOCKING, **INDEXED}),
         ("0.15.0", 6, "COPY_ON_WRITE", {}),
     ],
     indirect=["release"],
@@ -113,7 +116,7 @@ def work(path: str, writer: str, shared: dict[str, str]) -> list[int]:
 def test_rows_of_both_writers_are_there_once(
     release: Release, version: int, kind: str, more: dict[str, str], tmp_path: Path
 ) -> None:
-    """Non-blocking writers are never refused: all of their rows are there."""
+    """Non-blocking writers are never refused: all of their rows are there, and their files in the metadata table."""
     shared = {**SHARED, **more}
     first = pa.table(
         {"id": [f"k{key}" for key in KEYS], "dt": ["a"] * 8, "ts": pa.array([-1] * 8, pa.int64()), "v": ["first"] * 8}
@@ -151,6 +154,11 @@ def test_rows_of_both_writers_are_there_once(
         acknowledged = {"jvm": theirs, **{writer: future.result() for writer, future in ours.items()}}
     assert all(acknowledged.values()), acknowledged
     assert not more or all(numbers == [*range(ROUNDS)] for numbers in acknowledged.values()), acknowledged
+    if more:
+        files = walked(lakebed.open(path))
+        assert listed(lakebed.open(path)) == files
+        theirs_too = {(part, name, int(size)) for part, name, size in release.order(do="listed", path=str(path))}
+        assert theirs_too == {(part, name, size) for part, names in files.items() for name, size in names.items()}
     wanted = sorted(
         [f"k{key}" for key in KEYS] + [f"{writer}{n}" for writer, numbers in acknowledged.items() for n in numbers]
     )

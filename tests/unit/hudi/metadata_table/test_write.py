@@ -180,6 +180,25 @@ def test_all_of_version_6_is_left_with_a_part_that_is_not_kept(tmp_path: Path) -
     assert named(table) == "files" and listed(table) == walked(table)
 
 
+def test_its_compaction_is_older_than_the_delta_commit_of_the_write_that_runs_it(tmp_path: Path) -> None:
+    table = orders(tmp_path, 9)
+    for number in range(4):
+        table.write(rows(number), mode="upsert", options=COMPACTS)
+    names = sorted(table.store.list(f"{FOLDER}/.hoodie/timeline").names)
+    done = [[*name.partition(".")[0].split("_"), name.rpartition(".")[2]] for name in names if "_" in name]
+    (at, *_) = [number for number, (*_, action) in enumerate(done) if action == "commit"]
+    assert done[at - 1][1] < done[at][0] < done[at + 1][0] < done[at + 1][1]
+
+
+def test_it_has_the_files_of_a_table_without_partitions_whose_writer_left_no_mark(tmp_path: Path) -> None:
+    table = orders(tmp_path, 9, partition_by=())
+    table.write(rows(0), options={"hoodie.metadata.enable": "false"})
+    (tmp_path / "t" / ".hoodie_partition_metadata").unlink()  # hudi-rs writes none there
+    lakebed.open(table.location).write(rows(1, 2), mode="upsert")
+    assert named(table) == "files"
+    assert sorted(lakebed.open(table.location).read(["v"]).read_all()["v"].to_pylist()) == [0, 0, 1, 1]
+
+
 class Counting(LocalStore):
     """Counts its calls."""
 

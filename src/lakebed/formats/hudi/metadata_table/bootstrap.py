@@ -39,8 +39,9 @@ _FIRST_SUFFIX = 10
 """What follows an instant of table version 6 in the instant that builds a part."""
 
 
-def walked_files(store: Store) -> dict[str, Sizes]:
-    """The data files of each partition of a table, by one walk over all of its folders."""
+def walked_files(store: Store, partitioned: bool = True) -> dict[str, Sizes]:
+    """The data files of each partition of a table, by one walk over all of its folders. The root of a table that is not
+    `partitioned` is a partition whether a file there says so or not: not every engine writes that file."""
     files: dict[str, Sizes] = {}
     partitions: set[str] = set()
     for info in store.walk():
@@ -51,6 +52,8 @@ def walked_files(store: Store) -> dict[str, Sizes]:
             partitions.add(folder)
         elif parse_base_name(name) or parse_log_name(name):
             files.setdefault(folder, {})[name] = (info.size, False)
+    if not partitioned and "" in files:
+        partitions.add("")
     return {partition: files.get(partition, {}) for partition in sorted(partitions)}
 
 

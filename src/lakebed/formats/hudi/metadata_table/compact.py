@@ -29,7 +29,7 @@ from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.target import Target, stat_of
 from lakebed.formats.hudi.metadata_table.write import base_file, encoded, schema_text
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.formats.hudi.timeline.writing import complete, inflight, request
+from lakebed.formats.hudi.timeline.writing import complete, following, greatest, inflight, request
 
 _COMPACTION, _CLEAN = "001", "002"
 """What follows the instant of the newest delta commit in table version 6 and older."""
@@ -39,8 +39,10 @@ _TOKEN = "0-0-0"
 _POLICY = "KEEP_LATEST_COMMITS"
 
 
-def look_after(target: Target, every: int) -> None:
-    """Compact and clean the metadata table where that is due, and bring to its end what was cut off."""
+def look_after(target: Target, every: int, before: str) -> None:
+    """Compact and clean the metadata table where that is due, and bring to its end what was cut off. The instants of
+    both are older than `before`, the one whose delta commit comes next, so that its log files are newer than the base
+    files for readers that go by requested times too (hudi-rs)."""
     for entry in target.timeline.pending:
         if entry.action == "compaction" and entry.requested:
             _compact(target, entry.time, _planned(target, decode(CompactionPlan, target.store.read(entry.requested))))
@@ -51,7 +53,7 @@ def look_after(target: Target, every: int) -> None:
             target.list_again()
     if not _is_due(target, every):
         return
-    instant = _instant(target, _COMPACTION)
+    instant = _instant(target, _COMPACTION, before)
     slices = [file_slice for part in target.listed for file_slice in target.slices(part)]
     operations = tuple(
         CompactionOperation(
@@ -68,7 +70,7 @@ def look_after(target: Target, every: int) -> None:
     request(target.store, target.config, instant, "compaction", encode(CompactionPlan(operations=operations)))
     _compact(target, instant, [each for each in slices if each.logs])
     target.list_again()
-    _clean_old(target)
+    _clean_old(target, before)
 
 
 def _is_due(target: Target, every: int) -> bool:
@@ -80,9 +82,10 @@ def _is_due(target: Target, every: int) -> bool:
     return len(deltas) >= every and not any(entry.time in pending for entry in target.timeline.commits)
 
 
-def _instant(target: Target, suffix: str) -> str:
+def _instant(target: Target, suffix: str, before: str) -> str:
     if target.config.completion_times:
-        return target.new_instant()
+        early = following(greatest(target.timeline))
+        return early if "" < early < before else target.new_instant()
     newest = max(e.time for e in target.timeline.commits if e.action == "deltacommit")
     return f"{newest}{suffix}"
 
@@ -127,7 +130,7 @@ def _compact(target: Target, instant: str, slices: Sequence[FileSlice]) -> None:
     complete(store, config, instant, target.new_instant(instant), "compaction", done)
 
 
-def _clean_old(target: Target) -> None:
+def _clean_old(target: Target, before: str) -> None:
     """Delete file slices that none of the newest commits needs."""
     commits = target.timeline.commits
     earliest = commits[max(0, len(commits) - _COMMITS)]
@@ -150,7 +153,7 @@ def _clean_old(target: Target) -> None:
             for part, names in gone.items()
         },
     )
-    instant = _instant(target, _CLEAN)
+    instant = _instant(target, _CLEAN, before)
     request(target.store, target.config, instant, "clean", encode(plan))
     _clean(target, instant, plan)
     target.list_again()

@@ -88,7 +88,7 @@ def _write(target: Target, instant: str, change: MetadataChange, compact_after: 
         if not change.added and target.config.completion_times:
             return ()
         change = replace(change, undone=())
-    look_after(target, compact_after)
+    look_after(target, compact_after, instant)
     records: list[GroupRecords] = []
     unkept: dict[str, str] = {}
     for part in target.listed:
@@ -153,7 +153,7 @@ def walked(table: Indexed) -> tuple[Timeline, dict[str, Sizes]] | None:
     timeline = list_timeline(table.store, table.config)
     if not _can_build(table.config, timeline):
         return None
-    return timeline, walked_files(table.store) if timeline.entries else {}
+    return timeline, walked_files(table.store, bool(table.config.partition_fields)) if timeline.entries else {}
 
 
 def _can_build(config: TableConfig, timeline: Timeline) -> bool:
