@@ -362,6 +362,7 @@ class Lakebed:
         """What every writer of the table gives; the rest stands in the table's properties. How times make partitions
         does not in all tables of version 6."""
         stored = ("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write.")
+        stored += ("hoodie.populate.",)
         options = {key: value for key, value in self._shape.options.items() if not key.startswith(stored)}
         if self._shape.index.endswith("BLOOM"):  # the releases cannot send that lookup to Spark's tasks under Java 17
             options["hoodie.bloom.index.use.metadata"] = str(self._shape.metadata == "all").lower()

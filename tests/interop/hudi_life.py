@@ -437,7 +437,7 @@ class Life:
     @property
     def columns(self) -> list[str]:
         """The columns that are compared. Record keys that nobody chose are not."""
-        first = META[0] if self.shape.keys else "id"
+        first = META[0] if self.shape.keyed else "id"
         return [first, *(name for name in self.shape.schema.names if name not in (first, *self.shape.unread))]
 
     def _wanted(self, keys: set[tuple[Any, ...]] | None = None) -> list[list[str | None]]:
@@ -447,7 +447,7 @@ class Life:
 
     def _named(self, row: Row) -> str:
         """What names a row in both engines."""
-        return self.shape.record_key(row) if self.shape.keys else str(row["id"])
+        return self.shape.record_key(row) if self.shape.keyed else str(row["id"])
 
     def check(self) -> None:
         """Every engine reads the rows of the dictionary."""
@@ -457,6 +457,10 @@ class Life:
         if self._stops_at_rollbacks:
             return
         self._compare(self.bundle.name, self.bundle.read(self.columns), self._wanted())
+        if self.shape.metadata in METADATA[2:]:
+            self._check_filter()
+        if not self.shape.meta_columns:  # rows say neither their path nor when they came
+            return
         paths = Counter(
             (row[1], tuple(row[2:])) for row in self.lakebed.read([*META, *self.shape.partition_by])
         )  # the path of a partition is the same whoever wrote it
@@ -464,8 +468,6 @@ class Life:
         for path, source in paths:
             by_source.setdefault(source, set()).add(path)
         assert all(len(found) == 1 for found in by_source.values()), by_source
-        if self.shape.metadata in METADATA[2:]:
-            self._check_filter()
         if self._touched is not None and self.number > 1:
             self._check_last_commit(self._touched)
 

@@ -49,7 +49,8 @@ Row = dict[str, Any]
 class Shape:
     """One table: what it is, and the options with which each engine writes it. Without `keys` each row gets a record
     key of its own (the wish `keys=auto`). With `folds` the release compacts the logs of the metadata table, with
-    `non_blocking` writers share buckets of merge-on-read tables of version 8 on."""
+    `non_blocking` writers share buckets of merge-on-read tables of version 8 on. Without `meta_columns` files leave
+    these empty."""
 
     release: str
     version: int
@@ -67,6 +68,7 @@ class Shape:
     drops: bool = False
     folds: bool = False
     non_blocking: bool = False
+    meta_columns: bool = True
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -76,6 +78,7 @@ class Shape:
         keys = "+".join(self.keys) or "auto"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
         more = [name for name in ("locks", "positions", "drops", "folds", "non_blocking") if getattr(self, name)]
+        more += [] if self.meta_columns else ["no meta columns"]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))
 
@@ -95,10 +98,21 @@ class Shape:
             assert version > 6, "such writers need completion times"
             given |= {"merge_on_read": True, "index": "BUCKET", "locks": True}
             merge_on_read, index = True, "BUCKET"
+        virtual = not given.get("meta_columns", True)
+        if virtual:  # the releases look keys up by no other index
+            index = {"GLOBAL_BLOOM": "GLOBAL_SIMPLE", "GLOBAL_SIMPLE": "GLOBAL_SIMPLE", "BUCKET": "BUCKET"}.get(
+                index, "BUCKET" if index == "CONSISTENT" else "SIMPLE"
+            )
+            given |= {"index": index, "change_log": ""}
         if index == "CONSISTENT" and not merge_on_read:
             index = given["index"] = "BUCKET"
         partitioning = pick("partitioning", PARTITIONINGS)
         keys = pick("keys", (("id",), ("id",), ("id", "k2")))
+        if virtual and partitioning in ("timestamp", "custom"):
+            partitioning = given["partitioning"] = "simple"
+        if virtual and release == "0.15.0" and merge_on_read:  # it reads no logs by several key columns
+            keys = given["keys"] = ("id",)
+            partitioning = given["partitioning"] = "simple" if partitioning == "complex" else partitioning
         if keys == "auto":
             given["keys"], index = (), "SIMPLE"
             given["index"] = index
@@ -110,6 +124,8 @@ class Shape:
         metadata = pick("metadata", METADATA)
         if index == "RECORD_INDEX" or given.get("folds"):
             given["metadata"] = "all"
+        if virtual and metadata == "all":  # its files have no filters
+            given["metadata"] = "statistics"
         pick("event_time", (True, False))
         log_format = pick("log_format", ("avro", "avro", "parquet"))
         if not merge_on_read:
@@ -137,6 +153,11 @@ class Shape:
         return self.index.startswith("GLOBAL") or self.index == "RECORD_INDEX"
 
     @property
+    def keyed(self) -> bool:
+        """Whether rows have record keys that are known beforehand."""
+        return bool(self.keys) and self.meta_columns
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The columns that make the partition."""
         return {"none": (), "complex": ("part", "p2"), "timestamp": ("at",), "custom": ("part", "at")}.get(
@@ -162,6 +183,7 @@ class Shape:
             "hoodie.datasource.write.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
             **keys,
             **({"hoodie.datasource.write.drop.partition.columns": "true"} if self.drops else {}),
+            **({} if self.meta_columns else {"hoodie.populate.meta.fields": "false"}),
             "hoodie.datasource.write.precombine.field": "ts",
             "hoodie.datasource.write.partitionpath.field": fields,
             "hoodie.datasource.write.keygenerator.class": f"{KEYGEN}{named}KeyGenerator",

@@ -38,7 +38,8 @@ _ALLOCATION = re.compile(r"(?i)(?:malloc|allocat\w*|resize)\D{0,40}?(\d{2,})")
 IMPOSSIBLE_ALLOCATION = 1 << 40
 """In bytes. Only damaged bytes ask for a larger single allocation, never rows."""
 _WHY_CHARACTERS = 300
-_RESTORE = "Restore the file from a copy"
+RESTORE = "Restore the file from a copy"
+"""What to do about a file whose bytes are damaged, where nobody knows better."""
 
 
 @contextmanager
@@ -48,8 +49,9 @@ def decoding(
     """Raise every error of the block as a LakebedError that names the file. `what` says what cannot be read.
 
     CorruptError when the bytes are at fault, StorageError when the machine is, UnsupportedError for what a library does
-    not implement. A LakebedError keeps its type and gets the fields that it lacks. FileNotFoundError passes, since only
-    the caller knows what a missing file means; with `passing` False it becomes CorruptError too.
+    not implement. A LakebedError keeps its type and gets the fields that it lacks. Without `todo` the remedy for
+    damaged bytes is `RESTORE`. FileNotFoundError passes, since only the caller knows what a missing file means; with
+    `passing` False it becomes CorruptError too.
     """
     try:
         yield
@@ -60,8 +62,8 @@ def decoding(
     except LakebedError as error:
         error.file, error.table = error.file or file, error.table or table
         error.instant = error.instant or instant
-        if isinstance(error, CorruptError):
-            error.todo = error.todo or todo
+        if isinstance(error, CorruptError) and error.todo in ("", RESTORE):
+            error.todo = todo or RESTORE
         raise
     except Exception as error:
         raise decoding_error(error, what, file=file, table=table, instant=instant, todo=todo) from error
@@ -97,7 +99,7 @@ def decoding_error(
         return StorageError(what, file=file, table=table, instant=instant, why=why, todo=remedy)
     if isinstance(error, (pa.ArrowNotImplementedError, NotImplementedError)):
         return UnsupportedError(what, file=file, table=table, instant=instant, why=reason(error), todo=todo)
-    return CorruptError(what, file=file, table=table, instant=instant, why=reason(error), todo=todo)
+    return CorruptError(what, file=file, table=table, instant=instant, why=reason(error), todo=todo or RESTORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ UNSTATED = Stated()
 
 def _unlike(what: str, actual: int, stated: int, unit: str, fields: dict[str, str]) -> CorruptError:
     why = f"it has {actual} {unit}, the table's metadata say {stated}"
-    return CorruptError(f"{what} is cut short or damaged", why=why, todo=_RESTORE, **fields)
+    return CorruptError(f"{what} is cut short or damaged", why=why, todo=RESTORE, **fields)
 
 
 def machine_trouble(error: BaseException) -> tuple[str, str] | None:

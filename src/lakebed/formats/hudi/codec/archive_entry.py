@@ -30,7 +30,11 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
     """
     field, payload = _payload(action, state, data)
     if field == "" and state == "completed":
-        raise CorruptError(f"no archived form of a completed {action} is known", instant=time)
+        raise CorruptError(
+            f"no archived form of a completed {action} is known",
+            instant=time,
+            todo="Archive the table with Hudi's own engine",
+        )
     frame = _frame(action, state, field)
     values = {
         "": b"",

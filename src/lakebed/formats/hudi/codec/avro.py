@@ -26,6 +26,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import AvroColumn, WriterSchema, writer_schema
 from lakebed.kernel.arrays import Int32s, Int64s
 from lakebed.kernel.avro.decode import decode_run
+from lakebed.kernel.decoding import RESTORE
 from lakebed.kernel.scratch import Scratch
 
 RecordRun = tuple[int, memoryview]
@@ -49,7 +50,11 @@ def record_run(block: LogBlock) -> RecordRun:
             todo="Rewrite the table with Parquet base files",
         )
     if block.kind not in (BlockKind.AVRO_DATA, BlockKind.CDC_DATA):
-        raise UnsupportedError(f"a {block.kind.name} block holds no Avro records", instant=block.instant_time)
+        raise UnsupportedError(
+            f"a {block.kind.name} block holds no Avro records",
+            instant=block.instant_time,
+            todo="Read the table with Hudi's own engine",
+        )
     if len(block.content) < _CONTENT_HEAD.size:
         raise _corrupt(block, "its content is too short for a version and a count")
     version, count = _CONTENT_HEAD.unpack_from(block.content)
@@ -94,7 +99,11 @@ def decode_records(schema: str, runs: Sequence[RecordRun], columns: Sequence[str
     target = pa.schema([column.field() for column in wanted])
     for column in writer.columns:
         if column.physical is None:
-            raise UnsupportedError(f"column {column.name!r} cannot be read", why=column.refusal)
+            raise UnsupportedError(
+                f"column {column.name!r} cannot be read",
+                why=column.refusal,
+                todo="Read the table with Hudi's own engine",
+            )
     batches = [_decode_piece(writer, wanted, target, piece, scratch) for piece in _pieces(runs)]
     return pa.Table.from_batches(batches, target)
 
@@ -121,7 +130,7 @@ def _pieces(runs: Sequence[RecordRun]) -> Iterator[list[RecordRun]]:
     size = 0
     for count, body in runs:
         if count < 0 or count * _LENGTH_BYTES > len(body) or (count == 0 and len(body)):
-            raise CorruptError("bad record count", why=f"{count} records cannot have {len(body)} bytes")
+            raise CorruptError("bad record count", why=f"{count} records cannot have {len(body)} bytes", todo=RESTORE)
         if not count:
             continue
         if piece and size + len(body) > PIECE_BYTES:
@@ -162,7 +171,9 @@ def _check_frames(following: Int32s, piece: list[RecordRun]) -> None:
         whole = whole and _has_lengths(lengths[start : start + count], body)
         start += count
     if not whole:
-        raise CorruptError("the Avro records do not fit their lengths", why="record lengths and records disagree")
+        raise CorruptError(
+            "the Avro records do not fit their lengths", why="record lengths and records disagree", todo=RESTORE
+        )
 
 
 def _has_lengths(lengths: Int64s, body: memoryview) -> bool:
@@ -186,4 +197,4 @@ def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
-        raise CorruptError(f"a value of column {field.name!r} is out of range", why=str(error)) from error
+        raise CorruptError(f"a value of column {field.name!r} is out of range", why=str(error), todo=RESTORE) from error

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.kernel.arrays import Bools, UInt8s, UInt32s
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 
 _HEAD = struct.Struct(">iibi")
 _COUNTS = struct.Struct(">iii")
@@ -151,7 +151,7 @@ def parse_filter(text: bytes, kind: str) -> BloomFilter:
     data = base64.b64decode(text)
     _, hashes, murmur, bits = _HEAD.unpack_from(data, 0)
     if murmur != _MURMUR or hashes <= 0 or bits <= 0:
-        raise CorruptError("a bloom filter has an unknown hash or no bits")
+        raise CorruptError("a bloom filter has an unknown hash or no bits", todo=RESTORE)
     at, count, entries, held = 0, 1, 0, 0
     if kind == FilterType.DYNAMIC:
         entries, held, count = _COUNTS.unpack_from(data, _HEAD.size)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.delete_avro import decode_delete_list
 from lakebed.formats.hudi.codec.delete_kryo import decode_delete_objects
+from lakebed.kernel.decoding import RESTORE
 from lakebed.kernel.scratch import Scratch
 
 _HEAD = struct.Struct(">ii")
@@ -31,7 +32,7 @@ def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
     """
     view = memoryview(content)
     if len(view) < _HEAD.size:
-        raise CorruptError("a delete block is too short for its version and length")
+        raise CorruptError("a delete block is too short for its version and length", todo=RESTORE)
     version, length = _HEAD.unpack_from(view)
     body = view[_HEAD.size :]
     if version not in (1, 2, 3):
@@ -41,5 +42,7 @@ def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
     if length != len(body):
-        raise CorruptError("bad length of a delete block", why=f"it says {length} bytes, there are {len(body)}")
+        raise CorruptError(
+            "bad length of a delete block", why=f"it says {length} bytes, there are {len(body)}", todo=RESTORE
+        )
     return decode_delete_list(body, scratch) if version == 3 else decode_delete_objects(body)

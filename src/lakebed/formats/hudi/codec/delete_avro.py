@@ -26,7 +26,7 @@ from lakebed.formats.hudi.codec.delete_schema import BRANCHES, LIST_SCHEMA
 from lakebed.kernel.arrays import Int8s
 from lakebed.kernel.avro.container import avro_long, read_long
 from lakebed.kernel.avro.decode import decode_run
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.scratch import Scratch
 
 # A record after the last delete: this text as its key, no partition, and an ordering value of branch 0 or as the shape
@@ -141,7 +141,9 @@ def _only(values: pa.Array, numbers: Int8s, branch: OrderingBranch) -> pa.Array:
     try:
         return kept.cast(pa.int32()).cast(kind) if kind == pa.date32() else kept.cast(kind)
     except pa.ArrowInvalid as error:
-        raise CorruptError(f"an ordering value of kind {branch.name} is out of range", why=str(error)) from error
+        raise CorruptError(
+            f"an ordering value of kind {branch.name} is out of range", why=str(error), todo=RESTORE
+        ) from error
 
 
 def _first_branch(body: memoryview, place: int) -> int:
@@ -163,7 +165,9 @@ def _decode_singly(body: memoryview) -> pa.Table:
     deletes: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
     rows = deletes["deleteRecordList"]
     if stream.tell() != len(body):
-        raise CorruptError("the deletes cannot be decoded", why=f"{len(body) - stream.tell()} bytes are left over")
+        raise CorruptError(
+            "the deletes cannot be decoded", why=f"{len(body) - stream.tell()} bytes are left over", todo=RESTORE
+        )
     orderings = [_unwrapped(row["orderingVal"]) for row in rows]
     numbers = np.array([branch for branch, _ in orderings], np.int8)
     present = sorted({branch for branch, _ in orderings} - {OrderingBranch.NULL})

@@ -23,7 +23,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.formats.hudi.codec.kryo import KryoInput
-from lakebed.kernel.decoding import decoding_error
+from lakebed.kernel.decoding import RESTORE, decoding_error
 
 _MODEL = "org.apache.hudi.common.model."
 _KEYS, _RECORDS = f"[L{_MODEL}HoodieKey;", f"[L{_MODEL}DeleteRecord;"
@@ -98,7 +98,7 @@ def _deletes(objects: _Objects) -> list[tuple[_Key, _Value]] | CorruptError | Un
 
 
 def _no_deletes(why: str) -> NoReturn:
-    raise CorruptError("the deletes cannot be decoded", why=why)
+    raise CorruptError("the deletes cannot be decoded", why=why, todo=RESTORE)
 
 
 class _Objects(KryoInput):

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.inflate import INFLATED_BYTES, inflated
 
 TRAILER_BYTES = 4096
@@ -123,7 +123,7 @@ class HFile:
     def _block(self, entry: IndexEntry, *kinds: bytes) -> bytes | memoryview:
         block = parse_block(self.read(entry.offset, entry.size), 0, self.trailer.codec)
         if block.kind not in kinds:
-            raise CorruptError("an HFile is damaged", why=f"its index names a block {block.kind!r}")
+            raise _damaged(f"its index names a block {block.kind!r}")
         return block.content
 
 
@@ -141,24 +141,30 @@ def open_hfile(read: Callable[[int, int], bytes], size: int) -> HFile:
     opened = read(start, size - TRAILER_BYTES - start)
     root = parse_block(opened, 0, trailer.codec)
     if root.kind != ROOT:
-        raise CorruptError("an HFile is damaged", why=f"its index is a block {root.kind!r}")
+        raise _damaged(f"its index is a block {root.kind!r}")
     info = parse_block(opened, trailer.info - start, trailer.codec)
     if info.kind != FILE_INFO:
-        raise CorruptError("an HFile is damaged", why=f"its file info is a block {info.kind!r}")
+        raise _damaged(f"its file info is a block {info.kind!r}")
     return HFile(read, trailer, tuple(_index_entries(root.content, trailer.indexed)), _texts(info.content))
 
 
 def parse_trailer(data: bytes) -> Trailer:
     """The trailer of a file from its last bytes."""
     if len(data) != TRAILER_BYTES or not data.startswith(_TRAILER):
-        raise CorruptError("an HFile is damaged", why="it has no trailer")
+        raise _damaged("it has no trailer")
     version = int.from_bytes(data[-3:], "big")
     if version != 3:
-        raise UnsupportedError(f"HFile version {version} is not supported", why="Hudi writes version 3")
+        raise UnsupportedError(
+            f"HFile version {version} is not supported", why="Hudi writes version 3", todo="Use a newer lakebed"
+        )
     fields = _numbers(data, len(_TRAILER))
     trailer = Trailer(*(fields.get(number, 0) for number in (1, 2, 5, 7, 8, 12)))
     if trailer.codec not in (_GZIP, _NONE):
-        raise UnsupportedError(f"compression {trailer.codec} of an HFile is not supported", why="Hudi writes gzip")
+        raise UnsupportedError(
+            f"compression {trailer.codec} of an HFile is not supported",
+            why="Hudi writes gzip",
+            todo="Use a newer lakebed",
+        )
     return trailer
 
 
@@ -167,12 +173,12 @@ def parse_block(data: bytes | memoryview, at: int, codec: int) -> Block:
     kind, after_head, length, _, _, _, without_checksums = _HEAD.unpack_from(data, at)
     whole = _HEAD.size + after_head
     if not _HEAD.size <= without_checksums <= whole <= len(data) - at or not 0 <= length <= INFLATED_BYTES:
-        raise CorruptError("an HFile is damaged", why=f"the lengths of its block {kind!r} do not fit")
+        raise _damaged(f"the lengths of its block {kind!r} do not fit")
     content: bytes | memoryview = memoryview(data)[at + _HEAD.size : at + without_checksums]
     if codec == _GZIP:
         content = inflated(content, "gzip", length) if length else b""
     if len(content) != length:
-        raise CorruptError("an HFile is damaged", why=f"its block {kind!r} has {len(content)} bytes, not {length}")
+        raise _damaged(f"its block {kind!r} has {len(content)} bytes, not {length}")
     return Block(kind, content, whole)
 
 
@@ -188,7 +194,7 @@ def _entries(content: bytes | memoryview) -> pa.RecordBatch:
         if key < _ROW_LENGTH or value < 0:
             break
     if at != end:
-        raise CorruptError("an HFile is damaged", why="the entries of a data block do not fit it")
+        raise _damaged("the entries of a data block do not fit it")
     frames = np.array(starts, np.int64).reshape(-1, 3)
     place, keys, values = frames.T
     raw = np.frombuffer(content, np.uint8)
@@ -196,7 +202,7 @@ def _entries(content: bytes | memoryview) -> pa.RecordBatch:
     rows = (raw[row_at - 2].astype(np.int64) << 8) | raw[row_at - 1]
     value_at = place + _ENTRY.size + keys
     if ((rows > keys - _ROW_LENGTH) | (rows < 0)).any():
-        raise CorruptError("an HFile is damaged", why="a row is longer than its key")
+        raise _damaged("a row is longer than its key")
     bounds = np.column_stack([row_at, row_at + rows, value_at, value_at + values]).astype(np.int32).reshape(-1)
     ends = pa.py_buffer(np.append(bounds, np.int32(end) if len(bounds) else np.int32(0)).astype(np.int32))
     pieces = pa.BinaryArray.from_buffers(pa.binary(), len(bounds), [None, ends, pa.py_buffer(content)])
@@ -219,7 +225,7 @@ def _leaf_entries(content: bytes | memoryview) -> list[IndexEntry]:
     (count,) = struct.unpack_from(">i", content)
     begin = 4 * (count + 2)
     if count < 0 or begin > len(content):
-        raise CorruptError("an HFile is damaged", why="an index has no room for its entries")
+        raise _damaged("an index has no room for its entries")
     offsets = struct.unpack_from(f">{count + 1}i", content, 4)
     entries = []
     for start, end in pairwise(offsets):
@@ -232,7 +238,7 @@ def _leaf_entries(content: bytes | memoryview) -> list[IndexEntry]:
 def _row(key: bytes) -> bytes:
     length = int.from_bytes(key[:_ROW_LENGTH], "big")
     if len(key) < _ROW_LENGTH + length:
-        raise CorruptError("an HFile is damaged", why="a row is longer than its key")
+        raise _damaged("a row is longer than its key")
     return key[_ROW_LENGTH : _ROW_LENGTH + length]
 
 
@@ -254,7 +260,7 @@ def _hadoop_number(data: bytes | memoryview, at: int) -> tuple[int, int]:
         return first, at + 1
     length = -112 - first
     if length > 8:
-        raise CorruptError("an HFile is damaged", why="the length of a key is negative")
+        raise _damaged("the length of a key is negative")
     return int.from_bytes(data[at + 1 : at + 1 + length], "big"), at + 1 + length
 
 
@@ -267,7 +273,7 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
         if shift > 63:
-            raise CorruptError("an HFile is damaged", why="a number of its trailer has no end")
+            raise _damaged("a number of its trailer has no end")
 
 
 def _numbers(data: bytes, at: int) -> dict[int, int]:
@@ -275,7 +281,7 @@ def _numbers(data: bytes, at: int) -> dict[int, int]:
     length, at = _varint(data, at)
     end, numbers = at + length, {}
     if end > len(data):
-        raise CorruptError("an HFile is damaged", why="its trailer is cut short")
+        raise _damaged("its trailer is cut short")
     while at < end:
         tag, at = _varint(data, at)
         value, at = _varint(data, at)
@@ -284,14 +290,14 @@ def _numbers(data: bytes, at: int) -> dict[int, int]:
         elif tag & 7 == 0:
             numbers[tag >> 3] = value
         else:
-            raise CorruptError("an HFile is damaged", why="its trailer has a field of another kind")
+            raise _damaged("its trailer has a field of another kind")
     return numbers
 
 
 def _texts(content: bytes | memoryview) -> dict[str, str]:
     """The file info: a protobuf message of pairs of bytes, of which those that are text are kept."""
     if bytes(content[: len(_PROTOBUF)]) != _PROTOBUF:
-        raise CorruptError("an HFile is damaged", why="its file info is not a protobuf message")
+        raise _damaged("its file info is not a protobuf message")
     length, at = _varint(content, len(_PROTOBUF))
     end, texts = at + length, {}
     while at < end:
@@ -306,3 +312,7 @@ def _texts(content: bytes | memoryview) -> dict[str, str]:
         key, value = pair
         texts[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
     return texts
+
+
+def _damaged(why: str) -> CorruptError:
+    return CorruptError("an HFile is damaged", why=why, todo=RESTORE)

@@ -27,6 +27,7 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.decoding import RESTORE
 
 MAGIC = b"#HUDI#"
 LOG_FORMAT_VERSION = 1
@@ -89,7 +90,9 @@ class LogBlock:
             return self.headers[HeaderKey.SCHEMA]
         except KeyError:
             raise CorruptError(
-                f"the {self.kind.name} block at offset {self.offset} has no SCHEMA header", instant=self.instant_time
+                f"the {self.kind.name} block at offset {self.offset} has no SCHEMA header",
+                instant=self.instant_time,
+                todo=RESTORE,
             ) from None
 
     @property

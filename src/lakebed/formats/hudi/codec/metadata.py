@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import MAGIC
 from lakebed.kernel.avro.records import read_records
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 
 SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 """Operations that only move rows of other commits."""
@@ -194,5 +194,5 @@ def _record(data: bytes) -> dict[str, Any]:
     with decoding("a timeline file is neither JSON nor an Avro container"):
         record = next(read_records(data), {}) if data.startswith(MAGIC) else json.loads(data)
     if not isinstance(record, dict):
-        raise CorruptError("a timeline file holds no record")
+        raise CorruptError("a timeline file holds no record", todo=RESTORE)
     return record

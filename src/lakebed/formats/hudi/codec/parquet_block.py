@@ -22,7 +22,9 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.T
     block's schema.
     """
     if block.kind is not BlockKind.PARQUET_DATA:
-        raise UnsupportedError(f"a {block.kind.name} block holds no Parquet file", instant=block.instant_time)
+        raise UnsupportedError(
+            f"a {block.kind.name} block holds no Parquet file", instant=block.instant_time, todo=_TODO
+        )
     writer = writer_schema(block.schema)
     names = [column.name for column in writer.columns] if columns is None else list(columns)
     with decoding(_what(block), instant=block.instant_time, todo=_TODO):

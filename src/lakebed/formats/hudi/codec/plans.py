@@ -22,7 +22,7 @@ from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.plan_schemas import plan_schema
 from lakebed.kernel.avro.container import MAGIC, Framing
 from lakebed.kernel.avro.records import read_records, write_records
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 
 Texts = Mapping[str, str]
 
@@ -45,10 +45,10 @@ def decode(kind: type[PlanType], data: bytes) -> PlanType:
     """The record of a state file. CorruptError for bytes that hold no such record."""
     with decoding(f"the file holds no {kind.__name__}"):
         if not data.startswith(MAGIC):
-            raise CorruptError("it is no Avro container")
+            raise CorruptError("it is no Avro container", todo=RESTORE)
         record = next(read_records(data), None)
         if record is None:
-            raise CorruptError("the file is empty")
+            raise CorruptError("the file is empty", todo=RESTORE)
         return msgspec.convert(record, kind, strict=False)
 
 

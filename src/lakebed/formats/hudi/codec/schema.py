@@ -78,7 +78,9 @@ class WriterSchema:
             if column.name == name:
                 return column
         raise SchemaError(
-            f"no column {name!r}", why=f"the record has {', '.join(column.name for column in self.columns)}"
+            f"no column {name!r}",
+            why=f"the record has {', '.join(column.name for column in self.columns)}",
+            todo="Name one of them",
         )
 
 

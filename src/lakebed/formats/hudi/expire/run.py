@@ -119,8 +119,8 @@ class Clean:
         return self._execute(instant, plan, data, decision.files)
 
     def _carry_on(self, entry: Entry) -> list[str]:
-        """End a clean that stopped half way. Its plan may be old, so what is needed by now is left out. One without a plan
-        yet is forgotten."""
+        """End a clean that stopped half way. Its plan may be old, so what is needed by now is left out. One that has no
+        plan yet is forgotten."""
         state, store = self.state(), self.context.store
         data = store.read(entry.requested)
         if not data:

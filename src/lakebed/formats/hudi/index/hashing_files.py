@@ -17,7 +17,7 @@ from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.hashing import FIRST, HashingMetadata, encode_hashing, parse_hashing
 from lakebed.formats.hudi.layout import HASHING_METADATA
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.files import Listing, Store
 
 _FILE, _MARKER = ".hashing_meta", ".commit"
@@ -81,7 +81,7 @@ def _parsed(data: bytes, path: str, table: str) -> HashingMetadata:
     with decoding("the buckets of consistent hashing cannot be read", table=table, file=path):
         ring = parse_hashing(data)
         if not ring.nodes or any(not node.prefix for node in ring.nodes):
-            raise CorruptError("a bucket has no file group")
+            raise CorruptError("a bucket has no file group", todo=RESTORE)
     return ring
 
 

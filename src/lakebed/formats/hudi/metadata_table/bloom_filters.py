@@ -18,6 +18,7 @@ from lakebed.formats.hudi.codec.bloom import BloomFilter, parse_filter
 from lakebed.formats.hudi.codec.metadata_keys import file_groups_of, file_hash, partition_hash
 from lakebed.formats.hudi.metadata_table.entries import Entries, entries_around
 from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS
+from lakebed.formats.hudi.metadata_table.named import REBUILD
 from lakebed.formats.hudi.metadata_table.opened import Image, MetadataTable
 from lakebed.formats.hudi.slices import FileSlice
 
@@ -40,7 +41,7 @@ class BloomFilters:
             parsed = _GROUP.match(file_slice.file_id)
             slices[int(parsed[1]) if parsed else -1] = file_slice
         if not slices or sorted(slices) != list(range(len(slices))):
-            raise UnsupportedError("the bloom filters of the metadata table lack a file group")
+            raise UnsupportedError("the bloom filters of the metadata table lack a file group", todo=REBUILD)
         return cls(table, [slices[number] for number in range(len(slices))], {})
 
     def of(self, files: Sequence[FileSlice]) -> list[BloomFilter | None]:

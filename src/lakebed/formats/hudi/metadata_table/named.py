@@ -7,6 +7,10 @@ from lakebed.formats.hudi.config import TableConfig
 PARTITIONS = "hoodie.table.metadata.partitions"
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 """The parts that are being built."""
+REBUILD = (
+    "Write once with hoodie.metadata.enable=false: that ends the metadata table, and the next write builds it anew"
+)
+"""What to do about a metadata table that cannot be relied on."""
 
 
 def partitions_of(config: TableConfig, key: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
 from lakebed.formats.hudi.layout import HOODIE, file_path, parse_state_name
-from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
+from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, REBUILD, partitions_of
 from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import Entry, Timeline, timeline_from, view_of
 from lakebed.kernel.files import Listing, Store
@@ -86,7 +86,9 @@ class MetadataTable:
             file_slice = slice_of(part, group, view, WrittenFiles({}, {}, frozenset()))
             base = file_slice.base.instant if file_slice is not None and file_slice.base is not None else ""
             if any(log.instant not in self.theirs.by_time and log.instant > base for log in group.logs):
-                raise UnsupportedError("a log file of the metadata table is of an instant that is not known")
+                raise UnsupportedError(
+                    "a log file of the metadata table is of an instant that is not known", todo=REBUILD
+                )
             if file_slice is not None:
                 slices.append(file_slice)
         return slices
@@ -106,7 +108,7 @@ class MetadataTable:
         for data in logs:
             scan = parse_log(data)
             if scan.corrupt:
-                raise CorruptError("a log file of the metadata table is damaged")
+                raise CorruptError("a log file of the metadata table is damaged", todo=REBUILD)
             for block in scan.blocks:
                 if block.is_rollback:
                     blocks = [other for other in blocks if other.instant_time != block.target_instant_time]
@@ -177,7 +179,7 @@ def _written(blocks: Sequence[LogBlock]) -> list[LogBlock]:
 def _image(block: LogBlock) -> Iterator[Image]:
     content = bytes(block.content)
     if block.kind not in (BlockKind.DELETE, BlockKind.HFILE_DATA):
-        raise UnsupportedError("a block of the metadata table is of a kind that is not read")
+        raise UnsupportedError("a block of the metadata table is of a kind that is not read", todo=REBUILD)
     if block.kind is BlockKind.HFILE_DATA:
         yield Image(open_hfile(lambda start, length: content[start : start + length], len(content)), block.schema)
     elif content != _EMPTY_DELETES:

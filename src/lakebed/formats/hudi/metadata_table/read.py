@@ -11,6 +11,7 @@ from __future__ import annotations
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import file_path
+from lakebed.formats.hudi.metadata_table.named import REBUILD
 from lakebed.formats.hudi.metadata_table.opened import UNUSABLE, MetadataTable, maintains
 from lakebed.formats.hudi.metadata_table.records import ALL_PARTITIONS, NO_PARTITION, Sizes, merge, records_of
 from lakebed.formats.hudi.metadata_table.records import FILES as FILES
@@ -40,7 +41,7 @@ def _listed(table: MetadataTable) -> dict[str, tuple[FileInfo, ...]]:
     for file_slice in table.slices(FILES):
         for image in table.images(file_slice):
             if image.hfile is None:
-                raise UnsupportedError("a delete block in the listing of the metadata table is not read")
+                raise UnsupportedError("a delete block in the listing of the metadata table is not read", todo=REBUILD)
             for key, sizes in records_of(image):
                 merge(merged.setdefault(key, {}), sizes)
     partitions = merged.pop(ALL_PARTITIONS, {})

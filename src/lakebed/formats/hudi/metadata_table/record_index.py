@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.metadata_keys import file_groups_of
 from lakebed.formats.hudi.metadata_table.entries import Entries, entries_in, keyed_entries
+from lakebed.formats.hudi.metadata_table.named import REBUILD
 from lakebed.formats.hudi.metadata_table.opened import MetadataTable
 from lakebed.formats.hudi.slices import FileSlice
 
@@ -71,10 +72,10 @@ class RecordIndex:
         for file_slice in self.table.slices(RECORD_INDEX):
             parsed = _GROUP.match(file_slice.file_id)
             if parsed is None:
-                raise UnsupportedError("a record index that is kept by partition is not read")
+                raise UnsupportedError("a record index that is kept by partition is not read", todo=REBUILD)
             groups[int(parsed[1])] = file_slice
         if not groups or sorted(groups) != list(range(len(groups))):
-            raise UnsupportedError("the record index lacks a file group")
+            raise UnsupportedError("the record index lacks a file group", todo=REBUILD)
         return groups
 
     def _entries(self, file_slice: FileSlice, keys: pa.Array) -> Iterator[Entries]:
@@ -91,7 +92,7 @@ def _located(entries: Entries, rows: pa.Array) -> pa.Table | None:
     if not len(rows):
         return _SCHEMA.empty_table()
     if info is None:
-        raise UnsupportedError("a record of the record index is of another kind")
+        raise UnsupportedError("a record of the record index is of another kind", todo=REBUILD)
     return pa.table([info["partitionName"].texts(), _file_ids(info, len(rows))], schema=_SCHEMA)
 
 

@@ -90,6 +90,9 @@ def conform_table(
     return pa.Table.from_batches([conform(batch, target, renames, units) for batch in table.to_batches()], target)
 
 
+_OTHERS = "Leave the column out of the columns that are read, or read the table with Hudi's own engine"
+
+
 @dataclass(frozen=True, slots=True)
 class _Written:
     """How the source's field names and types differ from the target's."""
@@ -112,7 +115,9 @@ def _place(names: list[str], name: str | None) -> int:
 def _field(source: pa.Array | None, field: pa.Field, path: Path, written: _Written, rows: int) -> pa.Array:
     if source is None:
         if not field.nullable and rows:
-            raise SchemaError(f"column {'.'.join(path)!r} of {field.type} is missing in the data and cannot be null")
+            raise SchemaError(
+                f"column {'.'.join(path)!r} of {field.type} is missing in the data and cannot be null", todo=_OTHERS
+            )
         return pa.nulls(rows, field.type)
     return _convert(source, field.type, path, written)
 
@@ -145,7 +150,9 @@ def _convert(source: pa.Array, target: pa.DataType, path: Path, written: _Writte
 
 
 def _impossible(path: Path, kind: pa.DataType, target: pa.DataType, why: str) -> SchemaError:
-    return SchemaError(f"column {'.'.join(path)!r} is {kind} in the data and cannot be read as {target}", why=why)
+    return SchemaError(
+        f"column {'.'.join(path)!r} is {kind} in the data and cannot be read as {target}", why=why, todo=_OTHERS
+    )
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -14,7 +14,7 @@ from lakebed.formats.hudi.codec.internal_schema import Renames
 from lakebed.formats.hudi.codec.timestamps import Units, mislabels
 from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.remote_file import RemoteInput
 from lakebed.kernel.parquet.chunks import fetch_chunks
@@ -199,7 +199,7 @@ class _Pieces:
         while batch is None or not batch.num_rows:
             batch = next(self.batches, None)
             if batch is None:
-                raise CorruptError("the columns of a base file have different numbers of rows")
+                raise CorruptError("the columns of a base file have different numbers of rows", todo=RESTORE)
         self.left = batch.slice(most)
         return batch.slice(0, most)
 

@@ -24,7 +24,7 @@ from lakebed.formats.hudi.read.conform import conform_table, conform_to_table
 from lakebed.formats.hudi.read.delete_markers import marked_deletes, marker_columns
 from lakebed.formats.hudi.read.deletes import OrderingType, read_deletes
 from lakebed.kernel.arrays import Bools
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
@@ -94,7 +94,7 @@ class LogReader:
         rows = pa.concat_tables(tables) if tables else self.target.empty_table()
         keys = row_keys(rows, self.keys)
         if keys.null_count:
-            raise CorruptError("a row of a log has no record key", why=f"{', '.join(self.keys)} is null")
+            raise CorruptError("a row of a log has no record key", why=f"{', '.join(self.keys)} is null", todo=RESTORE)
         return LogRows(
             table=rows,
             positions=np.concatenate(positions) if positions else np.zeros(0, np.int64),

@@ -48,7 +48,8 @@ def is_moment(digits: str, history: bool) -> bool:
 
 def no_moment(text: str, what: str) -> UsageError:
     """The error for text that names no moment: an OptionError where `what` is an option's key."""
-    why = "expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00"
+    why = "it is neither an instant nor a timestamp"
+    todo = "Give an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00"
     if READ.knows(what) or SPARK.knows(what):
-        return OptionError(f"option {what!r} is {text!r}", key=what, why=why)
-    return UsageError(f"{what} is {text!r}", why=why)
+        return OptionError(f"option {what!r} is {text!r}", key=what, why=why, todo=todo)
+    return UsageError(f"{what} is {text!r}", why=why, todo=todo)
