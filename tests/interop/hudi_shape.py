@@ -69,6 +69,7 @@ class Shape:
     folds: bool = False
     non_blocking: bool = False
     meta_columns: bool = True
+    ruled: bool = False
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -77,7 +78,7 @@ class Shape:
         order = "event" if self.event_time else "commit"
         keys = "+".join(self.keys) or "auto"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
-        more = [name for name in ("locks", "positions", "drops", "folds", "non_blocking") if getattr(self, name)]
+        more = [name for name in ("locks", "positions", "drops", "folds", "non_blocking", "ruled") if getattr(self, name)]
         more += [] if self.meta_columns else ["no meta columns"]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))
@@ -136,6 +137,7 @@ class Shape:
         pick("locks", (False, False, False, True))
         pick("positions", (False, True) if merge_on_read and release != "0.15.0" else (False,))
         pick("layout", ("linear", "z-order", "hilbert"))
+        pick("ruled", (False, True) if release == "1.1.1" and given["index"] == "BUCKET" else (False,))
         del version, keys, metadata, log_format
         found = cls(**given)
         found.options = {**PLAIN, **found._table(), **found._index(), **found._metadata()}
@@ -213,7 +215,8 @@ class Shape:
             "hoodie.bucket.index.hash.field": "".join(self.keys[:1]),
         }
         if self.index == "BUCKET":
-            return bucket
+            rules = {"hoodie.bucket.index.partition.expressions": "[ab],3;c$,5"} if self.ruled else {}
+            return {**bucket, **rules}
         if self.index == "CONSISTENT":
             return {
                 **bucket,

@@ -143,11 +143,22 @@ def boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
+def whole_number(text: str) -> int:
+    """Parse a whole number as Java's `Long.parseLong` does: digits, after a sign or none. Python's `int` also takes
+    `1_000` and spaces."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
 def at_least(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
     """A parser of whole numbers of at least `least`, and of no more bits than the engines' own options have."""
 
     def parse(text: str) -> int:
-        number = int(text)
+        number = whole_number(text)
         if not least <= number <= most:
             raise ValueError(text)
         return number

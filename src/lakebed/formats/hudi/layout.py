@@ -20,6 +20,8 @@ INSTANT_FORMAT = "%Y%m%d%H%M%S%f"
 _SECONDS = "%Y%m%d%H%M%S"
 HASHING_METADATA = f"{HOODIE}/.bucket_index/consistent_hashing_metadata"
 """The folder of the buckets of consistent hashing: `<partition>/<instant>.hashing_meta`."""
+BUCKET_RULES = f"{HOODIE}/.bucket_index/partition_bucket_index_meta/configs"
+"""The folder of numbers of buckets by partition: `<instant>.hashing_config`."""
 METADATA_BOOTSTRAP = "00000000000001"
 """The instant of a bootstrap that wrote skeletons: base files with only the meta columns, whose other columns are in
 files of another table. A bootstrap of full records has 00000000000002."""
@@ -161,3 +163,8 @@ def partition_values(path: str, fields: tuple[str, ...], url_encoded: bool) -> t
         text = unquote(text) if url_encoded else text
         values.append(None if text == NULL_PARTITION else text)
     return tuple(values)
+
+
+def bucket_rules_file(instant: str) -> str:
+    """The path of the numbers of buckets by partition since an instant."""
+    return f"{BUCKET_RULES}/{instant}.hashing_config"

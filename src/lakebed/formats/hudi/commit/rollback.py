@@ -31,7 +31,14 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.heartbeat import heartbeat_file, stopped
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
-from lakebed.formats.hudi.layout import HASHING_METADATA, LogFile, file_path, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import (
+    HASHING_METADATA,
+    LogFile,
+    bucket_rules_file,
+    file_path,
+    parse_base_name,
+    parse_log_name,
+)
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -212,7 +219,8 @@ def change_of(action: str, rollbacks: Iterable[RollbackMetadata], undone: tuple[
 
 
 def forget_buckets(context: WriteContext, instant: str) -> None:
-    """Remove the buckets of consistent hashing that an instant made: readers of them may not ask the timeline."""
+    """Remove the buckets that an instant made, or their numbers: readers of them may not ask the timeline."""
+    context.store.delete(bucket_rules_file(instant))
     if context.config.merge_on_read:
         named = (info.path for info in context.store.walk(HASHING_METADATA) if info.name.startswith(f"{instant}."))
         context.store.delete_many([*named])

@@ -2,6 +2,8 @@
 
 No file is read to look keys up. A file id begins with the number of its bucket, in eight digits.
 
+A partition may have a number of buckets of its own (`codec/bucket_rules.py`).
+
 Rules: Hudi's `HoodieSimpleBucketIndex` (one file group per bucket), `BucketIdentifier` (Java's hash of the list of
 texts, without its sign, modulo the number of buckets).
 """
@@ -16,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import UsageError
+from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.slices import FileSlice
@@ -32,25 +35,31 @@ _ALIKE = "-0000-0000-0000-000000000000-0"
 class BucketIndex:
     """Finds the bucket of each key. Picklable.
 
-    `slices` are the slices of each partition by bucket. `names` makes the file ids of new buckets: it is one of a kind
+    `rules` say how many buckets a partition has, and `slices` are the slices of each partition by bucket. `unsaved`
+    says that the table does not have the rules yet. `names` makes the file ids of new buckets: it is one of a kind
     per write, so that all tasks name them alike. None where all writers of the table have to name them alike: then
     deletes of new buckets stay, since another writer may be adding their keys.
     """
 
     hashed: HashFields
-    buckets: int
+    rules: BucketRules
     slices: Mapping[str, Mapping[int, FileSlice]]
     names: uuid.UUID | None
+    unsaved: bool = False
 
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row, which may be a new one. Deletes of buckets without a file group are left out."""
         partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
-        numbers = bucket_numbers(one_chunk(rows.column(RECORD_KEY)), self.hashed, self.buckets)
-        places = partitions.indices.to_numpy().astype(np.int64) * self.buckets + numbers
+        paths = partitions.dictionary.to_pylist()
+        counts = np.array([self.rules.count(path) for path in paths], np.int64)
+        of_row = partitions.indices.to_numpy()
+        numbers = bucket_numbers(one_chunk(rows.column(RECORD_KEY)), self.hashed, counts[of_row])
+        most = int(counts.max(initial=1))
+        places = of_row.astype(np.int64) * most + numbers
         taken, codes = np.unique(places, return_inverse=True)
         groups: list[FileSlice] = []
         for place in taken.tolist():
-            partition, number = partitions.dictionary[place // self.buckets].as_py(), place % self.buckets
+            partition, number = paths[place // most], place % most
             known = self.slices.get(partition, {}).get(number)
             groups.append(known or FileSlice(partition, self._new_id(partition, number), None, ()))
         if self.names is None:
@@ -72,25 +81,27 @@ def without_lost_deletes(rows: pa.Table, codes: Int64s, groups: Sequence[FileSli
     return Tagged(rows, codes, tuple(groups))
 
 
-def bucket_numbers(keys: pa.StringArray, hashed: HashFields, buckets: int) -> Int64s:
-    """The bucket of each record key."""
+def bucket_numbers(keys: pa.StringArray, hashed: HashFields, buckets: int | Int64s) -> Int64s:
+    """The bucket of each record key, of so many, which may differ by row."""
+    counts = np.broadcast_to(np.asarray(buckets, np.uint32), len(keys))
     numbers = np.zeros(len(keys), np.int64)
     for rows, texts in hashed.texts(keys):
         total = np.ones(len(rows), np.uint32)
         for text in texts:
             total = total * np.uint32(31) + string_hashes(text.fill_null("")).view(np.uint32)
-        numbers[rows] = (total & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
+        numbers[rows] = (total & np.uint32(0x7FFFFFFF)) % counts[rows]
     return numbers
 
 
 def by_bucket(
-    slices: Mapping[str, Sequence[FileSlice]], buckets: int, table: str
+    slices: Mapping[str, Sequence[FileSlice]], rules: BucketRules, table: str
 ) -> Mapping[str, Mapping[int, FileSlice]]:
-    """The slices of each partition by bucket. UsageError for a file group that is none of so many buckets, and for two
-    of one bucket."""
+    """The slices of each partition by bucket. UsageError for a file group that is none of its partition's buckets, and
+    for two of one bucket."""
     found: dict[str, dict[int, FileSlice]] = {}
     for partition, of_partition in slices.items():
         numbered = found[partition] = {}
+        buckets = rules.count(partition)
         for file_slice in of_partition:
             text = file_slice.file_id[:8]
             number = int(text) if text.isdigit() else -1

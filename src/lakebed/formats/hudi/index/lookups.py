@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.codec.hashing import HashingMetadata
 from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
+from lakebed.formats.hudi.index.bucket_rule_files import load_rules, save_first_rules
 from lakebed.formats.hudi.index.buckets import BucketIndex, bucket_numbers, by_bucket, not_its_index
 from lakebed.formats.hudi.index.consistent import ConsistentIndex, check_ring, places_of, ring_hashes
 from lakebed.formats.hudi.index.file_hints import FileHints
@@ -24,7 +26,7 @@ from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.index.hashing_files import begin_ring, load_rings
 from lakebed.formats.hudi.index.options import GlobalSettings, IndexSettings
 from lakebed.formats.hudi.index.record_keys import RecordIndexKeys, record_index_of
-from lakebed.formats.hudi.layout import HOODIE, BaseFile, file_path
+from lakebed.formats.hudi.layout import BaseFile, file_path
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.slices import FileSlice
@@ -35,11 +37,13 @@ from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.tagging import NewOnly, Tagged
 from lakebed.kernel.files import Store
 
-_PARTITION_RULES = f"{HOODIE}/.bucket_index/partition_bucket_index_meta/configs"
-"""The folder in which a table keeps numbers of buckets by partition (Hudi's `PartitionBucketIndexHashingConfig`)."""
-
 _NO_RECORD_INDEX = (
     "the table has no record index that is up to date: keys were looked up in its base files, as GLOBAL_SIMPLE does"
+)
+
+_OTHER_RULES = (
+    "the table has rules of its own for its numbers of buckets, which count rather than those of the options: "
+    "{0.expressions} and else {0.default}"
 )
 
 _NOT_BY_PARTITION = "a record index by partition is not read: keys were looked up in base files, as SIMPLE does"
@@ -69,7 +73,7 @@ def lookup_of(
     if index.consistent:
         return Lookup(_by_ring(index, files, partitions, operation, duplicates))
     if index.buckets:
-        return Lookup(_by_bucket(index, files, partitions, operation, duplicates))
+        return _by_bucket(index, files, partitions, operation, duplicates)
     only_new = operation is Operation.INSERT and duplicates != "none"
     looks_up, table = operation.tags or only_new, files.state.store.location
     slices = files.all_slices() if index.everywhere and looks_up else files.slices(partitions)
@@ -105,13 +109,19 @@ def _everywhere(index: GlobalSettings, files: TableFiles, keys: BaseFileKeys, sc
 
 def _by_bucket(
     index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
-) -> BucketIndex:
+) -> Lookup:
+    """The lookup by buckets, whose numbers the table's own rules tell where it has some, as in Hudi's Spark sink."""
     store = files.state.store
     hashed = _hashed(index, files, operation, duplicates)
-    slices = by_bucket(files.slices(partitions), index.buckets, store.location)
-    _check_number(slices, files, hashed, index.buckets)
+    rules = load_rules(files.state)
+    slices = by_bucket(files.slices(partitions), rules or index.rules, store.location)
+    unsaved = rules is None and bool(index.rules.patterns)
+    _check_numbers(slices, files, hashed, rules or index.rules, every=unsaved)
     known = {} if operation.replaces else slices
-    return BucketIndex(hashed, index.buckets, known, None if index.alike else uuid.uuid4())
+    names = None if index.alike else uuid.uuid4()
+    found = BucketIndex(hashed, rules or index.rules, known, names, unsaved)
+    differ = rules is not None and index.rules.patterns and rules != index.rules
+    return Lookup(found, (_OTHER_RULES.format(rules),) if differ else ())
 
 
 def _hashed(index: IndexSettings, files: TableFiles, operation: Operation, duplicates: str) -> HashFields:
@@ -146,8 +156,10 @@ def _by_ring(
 
 def begin_lookup(lookup: Lookup, store: Store, operation: Operation, instant: str) -> Lookup:
     """The lookup of a write whose instant is requested: new partitions have their buckets, and those that it replaces
-    get new ones."""
+    get new ones; the table has the rules of its numbers of buckets."""
     index = lookup.find
+    if isinstance(index, BucketIndex) and index.unsaved:
+        save_first_rules(store, index.rules)
     if not isinstance(index, ConsistentIndex):
         return lookup
     new = {partition: begin_ring(store, partition, index.rings[partition].first) for partition in index.new}
@@ -186,26 +198,26 @@ def _end_keys(store: Store, file_slice: FileSlice, base: BaseFile, stored: Store
     return pa.array([key.decode() for key in bounds if key is not None], pa.string())
 
 
-def _check_number(
-    slices: Mapping[str, Mapping[int, FileSlice]], files: TableFiles, hashed: HashFields, buckets: int
+def _check_numbers(
+    slices: Mapping[str, Mapping[int, FileSlice]],
+    files: TableFiles,
+    hashed: HashFields,
+    rules: BucketRules,
+    every: bool,
 ) -> None:
     """UsageError where a base file has keys of another bucket than its own: the table has another number of buckets.
-    One file tells, by the keys of its footer or its first row."""
+    The keys of a footer tell: of `every` file, or of one file for each number of buckets."""
     store = files.state.store
-    if store.list(_PARTITION_RULES).files:
-        raise UnsupportedError(
-            "lakebed does not have numbers of buckets by partition",
-            table=store.location,
-            why=f"the table has a folder {_PARTITION_RULES}",
-            todo="Write the table with Hudi's own engine",
-        )
-    based = ((number, s, s.base) for some in slices.values() for number, s in some.items() if s.base is not None)
-    number, file_slice, base = next(based, (0, None, None))
-    if file_slice is None or base is None:
-        return
     stored = StoredKeys.of(files.state.config, files.state.schema())
-    keys = _end_keys(store, file_slice, base, stored)
-    if set(bucket_numbers(keys, hashed, buckets).tolist()) - {number}:
-        raise not_its_index(
-            store.location, f"by {buckets} buckets, file group {file_slice.file_id} has keys of another bucket"
-        )
+    based = [
+        (rules.count(partition), number, s, s.base)
+        for partition, some in slices.items()
+        for number, s in some.items()
+        if s.base is not None
+    ]
+    for buckets, number, file_slice, base in based if every else {each[0]: each for each in based}.values():
+        keys = _end_keys(store, file_slice, base, stored)
+        if set(bucket_numbers(keys, hashed, buckets).tolist()) - {number}:
+            raise not_its_index(
+                store.location, f"by {buckets} buckets, file group {file_slice.file_id} has keys of another bucket"
+            )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.commit.options import CONCURRENCY, NON_BLOCKING
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.merge.rules import rules_of
@@ -87,7 +88,11 @@ PARTITION_RULES: Option[str] = Option(
     "hoodie.bucket.index.partition.expressions",
     str,
     "",
-    "Refused unless it is empty: numbers of buckets by partition",
+    "Engine SIMPLE: numbers of buckets by partition, as in `2024-.*,16;2023-.*,8`: the first regular expression that "
+    "is found in the partition's path counts. A table keeps them from its first write on",
+)
+RULE_TYPE: Option[str] = Option(
+    "hoodie.bucket.index.partition.rule.type", str, "regex", "The type of these rules: regex, the only one"
 )
 MOVES_BLOOM: Option[bool] = Option(
     "hoodie.bloom.index.update.partition.path",
@@ -116,7 +121,6 @@ USE_METADATA: Option[bool] = Option(
     "so that no footer is read of a file that cannot have a key",
 )
 _IDLE = (
-    "hoodie.bucket.index.partition.rule.type",
     "hoodie.bucket.index.remote.partitioner.enable",
     "hoodie.bucket.index.query.pruning",
     "hoodie.storage.layout.type",
@@ -129,6 +133,7 @@ INDEXES = OptionSet(
         BUCKETS,
         *RESIZING,
         PARTITION_RULES,
+        RULE_TYPE,
         USE_METADATA,
         MOVES_BLOOM,
         MOVES_SIMPLE,
@@ -163,12 +168,14 @@ class GlobalSettings:
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
+    """The index of one write. `buckets` is 0 where keys have no buckets; `rules` are the numbers of buckets by
+    partition, as the options have them. `everywhere` None where a key is looked up in
     its own partition only. `by_metadata` says that the metadata table tells which files may have a key, `consistent`
     that the number of buckets changes, `alike` that all writers give a new bucket the same file id, `instead` that the
     options name a record index by partition, for which base files are asked."""
 
     buckets: int = 0
+    rules: BucketRules = field(default_factory=lambda: BucketRules(0))
     hash_fields: tuple[str, ...] = ()
     everywhere: GlobalSettings | None = None
     by_metadata: bool = False
@@ -192,7 +199,13 @@ class IndexSettings:
         check_engine_of(options, table, merge_on_read=config.merge_on_read)
         alike = options.raw.get(CONCURRENCY.key, "").upper() == NON_BLOCKING
         consistent = options[ENGINE] == CONSISTENT
-        return cls(options[BUCKETS], hash_fields_of(options, config, table), consistent=consistent, alike=alike)
+        return cls(
+            options[BUCKETS],
+            rules_of_options(options, table),
+            hash_fields_of(options, config, table),
+            consistent=consistent,
+            alike=alike,
+        )
 
 
 def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> GlobalSettings | None:
@@ -257,13 +270,21 @@ def check_index(options: Options, table: str) -> None:
             why=why,
             todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, *GLOBAL, RECORDS[0], BUCKET))}, or leave it out",
         )
-    if options[INDEX] == BUCKET and options[PARTITION_RULES].strip():
+    rules_of_options(options, table)
+
+
+def rules_of_options(options: Options, table: str) -> BucketRules:
+    """The numbers of buckets of the engine SIMPLE. Raises what `BucketRules.of` raises, and UnsupportedError for rules
+    that Hudi's engines would not follow."""
+    rules = BucketRules.of(options[PARTITION_RULES], options[RULE_TYPE], options[BUCKETS], table)
+    if rules.patterns and options[INDEX] == BUCKET and options[ENGINE] == CONSISTENT:
         raise UnsupportedError(
-            "lakebed does not have numbers of buckets by partition",
+            "consistent hashing has no numbers of buckets by partition",
             table=table,
             why=f"the option {PARTITION_RULES.key} is {options[PARTITION_RULES]!r}",
-            todo="Leave the option out, or write the table with Hudi's own engine",
+            todo=f"Leave the option out, or give {ENGINE.key} SIMPLE",
         )
+    return rules
 
 
 def check_engine_of(options: Options, table: str, *, merge_on_read: bool) -> None:
@@ -283,4 +304,6 @@ def kept_with_table(options: Options) -> Mapping[str, str]:
     if options[INDEX] != BUCKET:
         return {}
     fields = {HASH_FIELDS.key: options[HASH_FIELDS]} if options[HASH_FIELDS] else {}
-    return {INDEX.key: BUCKET, ENGINE.key: options[ENGINE], BUCKETS.key: str(options[BUCKETS]), **fields}
+    rules = {PARTITION_RULES.key: options[PARTITION_RULES], RULE_TYPE.key: options[RULE_TYPE]}
+    given = {INDEX.key: BUCKET, ENGINE.key: options[ENGINE], BUCKETS.key: str(options[BUCKETS]), **fields}
+    return {**given, **(rules if options[PARTITION_RULES] else {})}
