@@ -78,7 +78,8 @@ class Shape:
         order = "event" if self.event_time else "commit"
         keys = "+".join(self.keys) or "auto"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
-        more = [name for name in ("locks", "positions", "drops", "folds", "non_blocking", "ruled") if getattr(self, name)]
+        wishes = ("locks", "positions", "drops", "folds", "non_blocking", "ruled")
+        more = [name for name in wishes if getattr(self, name)]
         more += [] if self.meta_columns else ["no meta columns"]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))

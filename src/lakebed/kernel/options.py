@@ -32,9 +32,10 @@ class Option(Generic[T]):
     aliases: tuple[str, ...] = ()
 
     def read(self, text: str) -> T:
-        """Parse a text. OptionError names the key and what was expected."""
+        """Parse a text. OptionError names the key and what was expected. Numbers are what Java's parsers take."""
+        parse: Callable[[str], T] = _OF_JAVA.get(self.parse, self.parse)
         try:
-            return self.parse(text if self.parse is str else text.strip())
+            return parse(text if parse in _AS_GIVEN else text.strip())
         except (ValueError, KeyError) as error:
             raise OptionError.ill_typed(
                 self.key, text, self.expected or _EXPECTED.get(self.parse, "another value")
@@ -151,7 +152,19 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def decimal_number(text: str) -> float:
+    """Parse a number as Java's `Double.parseDouble` does, in decimal digits. Python's `float` also takes `1_000`, and
+    words for infinity in any case."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(text)
+    return float(text.rstrip("dDfF"))
+
+
 _WHOLE = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?")
+_OF_JAVA: dict[Callable[..., Any], Callable[..., Any]] = {int: whole_number, float: decimal_number}
+_AS_GIVEN: set[Callable[..., Any]] = {str, whole_number}
+"""Parsers that get the text with the spaces around it."""
 
 
 def at_least(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
@@ -163,6 +176,7 @@ def at_least(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
             raise ValueError(text)
         return number
 
+    _AS_GIVEN.add(parse)
     _EXPECTED[parse] = f"a whole number of at least {least}" + (f" and at most {most}" if most < 1 << 62 else "")
     return parse
 
@@ -171,7 +185,7 @@ def between(low: float, high: float) -> Callable[[str], float]:
     """A parser of numbers above `low` and below `high`."""
 
     def parse(text: str) -> float:
-        number = float(text)
+        number = decimal_number(text)
         if not low < number < high:  # what is not a number is neither
             raise ValueError(text)
         return number

@@ -1,9 +1,11 @@
 """Option keys: found without case, refused by name, typed."""
 
+import math
+
 import pytest
 
 from lakebed.errors import OptionError
-from lakebed.kernel.options import Option, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
+from lakebed.kernel.options import Option, OptionSet, at_least, between, boolean, duration_ms, memory_size, one_of
 
 BUCKET = Option("bucket", at_least(-2), -1, "Buckets.")
 SIZE = Option("target-file-size", memory_size, 128 << 20, "Size.", aliases=("file.size",))
@@ -110,6 +112,30 @@ def test_sizes(text: str, size: int) -> None:
 )
 def test_durations(text: str, milliseconds: int) -> None:
     assert duration_ms(text) == milliseconds
+
+
+def test_numbers_are_what_javas_parsers_take() -> None:
+    whole, least = Option("n", int, 0, "N."), Option("n", at_least(0), 0, "N.")
+    real, part = Option("x", float, 0.0, "X."), Option("x", between(0, math.inf), 0.0, "X.")
+    for option in (whole, least):
+        assert [option.read(text) for text in ("7", "+7", "007", str((1 << 63) - 1))] == [7, 7, 7, (1 << 63) - 1]
+        for text in ("1_000", " 7", "7 ", "", "+", "7.0", "0x7", "1e3", "\u00b2"):
+            with pytest.raises(OptionError):
+                option.read(text)
+    assert whole.read("-7") == -7
+    for other in (real, part):
+        assert [other.read(text) for text in ("1", "1.5", ".5", "5.", "1e3", " 2 ", "1d")] == [
+            1,
+            1.5,
+            0.5,
+            5,
+            1e3,
+            2,
+            1,
+        ]
+        for text in ("1_0", "nan", "inf", "infinity", "", "1.2.3", "e5"):
+            with pytest.raises(OptionError):
+                other.read(text)
 
 
 def test_sets_add_up_and_open_families_pass() -> None:

@@ -12,7 +12,17 @@ from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon.compaction_options import COMPACTION_OPTIONS
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
+from lakebed.kernel.options import (
+    Option,
+    Options,
+    OptionSet,
+    at_least,
+    boolean,
+    duration_ms,
+    memory_size,
+    one_of,
+    whole_number,
+)
 from lakebed.kernel.scratch import SCRATCH_DIR
 
 # isort: off
@@ -42,7 +52,7 @@ def _optional(key: str, parse: Callable[[str], int | bool], doc: str) -> Option[
 
 
 def _bucket(text: str) -> int:
-    number = int(text)
+    number = whole_number(text)
     if number == 0 or number < -2:
         raise ValueError(text)
     return number

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakebed.errors import OptionError
+from lakebed.kernel.options import decimal_number, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,14 @@ class Bounds:
 
 
 def _whole(text: str) -> int:
-    number = int(text)
+    number = whole_number(text)
     if number < 1:
         raise ValueError(text)
     return number
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    number = decimal_number(text)
     if not 0.1 <= number <= 86_400:
         raise ValueError(text)
     return number

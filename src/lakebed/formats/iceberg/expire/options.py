@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 
 from lakebed.formats.iceberg import options as opt
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of, whole_number
 
 
 def _moment(text: str) -> int:
@@ -18,7 +18,7 @@ def _moment(text: str) -> int:
 
 
 def _ids(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part.strip())
+    return tuple(whole_number(part.strip()) for part in text.split(",") if part.strip())
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, decimal_number, memory_size, one_of
 
 TABLE_TARGET = "write.target-file-size-bytes"
 """The table property that holds when the call names no target."""
@@ -46,7 +46,7 @@ def _size(least: int) -> Callable[[str], int]:
     return _checked(memory_size, lambda size: size >= least)
 
 
-_positive = _checked(float, lambda number: 0 < number < float("inf"))
+_positive = _checked(decimal_number, lambda number: 0 < number < float("inf"))
 _strategy = one_of("binpack", "sort", "zorder")
 _SIZE = "a size of at least 1 byte, such as 512 mb"
 
@@ -96,7 +96,7 @@ DELETE_THRESHOLD = _option(
 )
 DELETE_RATIO = _option(
     "delete-ratio-threshold",
-    _checked(float, lambda ratio: 0 < ratio <= 1),
+    _checked(decimal_number, lambda ratio: 0 < ratio <= 1),
     0.3,
     "A file with this share of deleted rows is rewritten whatever its size.",
     "a number above 0 and at most 1",
