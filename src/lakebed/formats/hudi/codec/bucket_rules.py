@@ -104,7 +104,11 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
         pattern = re.compile(expression, re.ASCII) if _ALIKE.fullmatch(expression) else None
     except re.error as error:
         raise OptionError(
-            f"{expression!r} is no regular expression", key=EXPRESSIONS, table=table, why=str(error)
+            f"{expression!r} is no regular expression",
+            key=EXPRESSIONS,
+            table=table,
+            why=str(error),
+            todo=f"Write {EXPRESSIONS} as in 2024-.*,16;2023-.*,8",
         ) from error
     if pattern is None:
         raise UnsupportedError(
