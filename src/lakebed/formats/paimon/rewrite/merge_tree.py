@@ -7,7 +7,7 @@ place of Paimon's look-ups key by key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,7 +93,10 @@ class MergeTree:
         folding = Folding.of(rules, merge_function(rules.schema, rules.options.table))
         levels = np.array([file.level for file in members], np.int8)
         columns = run_schema(rules.schema).names
-        for piece in merge_sorted(self._runs(members), rules.schema.trimmed_primary_keys):
+        short = frozenset[str]()
+        if with_older and not rules.needs_older_values:
+            short = frozenset(file.file_name for file in members if file.level > unit.output_level)
+        for piece in merge_sorted(self._runs(members, short), rules.schema.trimmed_primary_keys):
             order, runs = files.piece_order(piece)
             piece = piece.take(pa.array(order)).combine_chunks()
             numbers = piece.column(_FILE).to_numpy()
@@ -109,7 +112,7 @@ class MergeTree:
 
     def _delete(self, members: Sequence[DataFileMeta], numbers: Any, positions: Any) -> None:
         """Mark replaced rows of older files as deleted."""
-        for number in np.unique(numbers):
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
             self.vectors.delete(members[number], positions[numbers == number])
 
     def _overlapped(self, unit: CompactionUnit, action: Action) -> list[DataFileMeta]:
@@ -132,9 +135,9 @@ class MergeTree:
         types = [field.type for field in self.rules.schema.project(self.rules.schema.trimmed_primary_keys)]
         return decode_row(without_arity(file.min_key), types), decode_row(without_arity(file.max_key), types)
 
-    def _runs(self, members: Sequence[DataFileMeta]) -> list[Iterator[pa.RecordBatch]]:
+    def _runs(self, members: Sequence[DataFileMeta], short: Collection[str]) -> list[Iterator[pa.RecordBatch]]:
         """The rows of files as few sorted runs, the oldest first: of rows that are equal in every order, the last one
-        is the newest."""
+        is the newest. Of the files named in `short` only the keys are read."""
         ranges = [self._range(file) for file in members]
         ordered = sorted(range(len(members)), key=lambda n: (-members[n].level, members[n].max_sequence_number))
         chains: list[tuple[int, list[int]]] = []
@@ -144,23 +147,35 @@ class MergeTree:
                 chains += [(level, [number]) for number in of_level]
             else:
                 chains.append((level, sorted(of_level, key=lambda number: ranges[number][0])))
-        return [self._chain(members, numbers) for _, numbers in chains]
+        return [self._chain(members, numbers, short) for _, numbers in chains]
 
-    def _chain(self, members: Sequence[DataFileMeta], numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _chain(
+        self, members: Sequence[DataFileMeta], numbers: Sequence[int], short: Collection[str]
+    ) -> Iterator[pa.RecordBatch]:
         for number in numbers:
-            yield from self._batches(members[number], number)
+            yield from self._batches(members[number], number, members[number].file_name in short)
 
-    def _batches(self, file: DataFileMeta, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that are neither deleted nor expired, with where they come from."""
+    def _batches(self, file: DataFileMeta, number: int, short: bool) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are neither deleted nor expired, with where they come from. `short`: nulls for all
+        columns that neither the key nor the expiry needs."""
         schema, start, deleted = self.rules.schema, 0, self.vectors.of(file)
         written = self.history.schema(file.schema_id)
         system = (SEQUENCE_FIELD, KIND_FIELD)
         path = f"{self.folder}/{file.file_name}"
         origin = pa.schema([*run_schema(schema), *_ORIGIN])
-        for batch in read_batches(self.history.store, path, written, schema.fields, system, file.stated):
+        fields = schema.fields
+        if short:
+            read = {*schema.trimmed_primary_keys, *((self.expiry.field.name,) if self.expiry else ())}
+            fields = tuple(field for field in fields if field.name in read)
+        for batch in read_batches(self.history.store, path, written, fields, system, file.stated):
             positions = np.arange(start, start + len(batch))
             start += len(batch)
-            columns = [*batch.columns, pa.array(np.full(len(batch), number, np.int32)), pa.array(positions)]
+            read_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            values = [
+                read_columns[field.name] if field.name in read_columns else pa.nulls(len(batch), field.type)
+                for field in run_schema(schema)
+            ]
+            columns = [*values, pa.array(np.full(len(batch), number, np.int32)), pa.array(positions)]
             rows = pa.RecordBatch.from_arrays(columns, schema=origin)
             kept = np.ones(len(batch), np.bool_)
             if deleted is not None:

@@ -116,7 +116,10 @@ class Folding:
         levels, runs = versions.levels, versions.runs
         before = lowest_above_0(levels, runs)
         function = self.function.engine if isinstance(self.function, Reduced) else self.function
-        merged = self._merge(function, versions.only(counting(levels, runs)))
+        counted = counting(levels, runs)
+        if not self.rules.needs_older_values:  # they have only their keys
+            counted &= levels <= versions.output
+        merged = self._merge(function, versions.only(counted))
         changes = None
         if self.rules.lookup.changelog:
             changes = self._changes(versions.rows, before, merged, versions.any_of(levels == 0))

@@ -82,6 +82,18 @@ class CompactionRules:
         return producer == "full-compaction"
 
     @property
+    def needs_older_values(self) -> bool:
+        """Whether a compaction needs more of older rows than that they are there."""
+        if self.lookup.first_row:
+            return False
+        return (
+            self.lookup.changelog
+            or self.lookup.forced
+            or self.options.merge_engine != "deduplicate"
+            or bool(self.options.sequence_fields)
+        )
+
+    @property
     def small(self) -> int:
         """Files of fewer bytes are rewritten where others are."""
         return self.options.format.target_size // 10 * 7

@@ -33,20 +33,18 @@ class BucketVectors:
         reader = DeletionVectors(store, marked, deletions)
         found = ((file.file_name, reader.of(file)) for file in marked)
         self._positions: dict[str, Int64s] = {name: positions for name, positions in found if positions is not None}
+        self._added: dict[str, list[Int64s]] = {}
         self.changed = False
         """Whether a row was deleted, or a vector forgotten, since the vectors were read."""
 
     def of(self, file: DataFileMeta) -> Int64s | None:
-        """The deleted rows of a file, None where it has none."""
+        """The rows of a file that were deleted before the compaction, None where there are none."""
         return self._positions.get(file.file_name)
 
     def delete(self, file: DataFileMeta, positions: Int64s) -> None:
-        """Delete rows of a file."""
-        before = self._positions.get(file.file_name)
-        both = np.unique(positions if before is None else np.concatenate([before, positions]))
-        if before is None or len(both) > len(before):
-            self._positions[file.file_name] = both
-            self.changed = True
+        """Delete rows of a file that are not deleted yet, each once."""
+        self._added.setdefault(file.file_name, []).append(positions)
+        self.changed = True
 
     def forget(self, file: DataFileMeta) -> None:
         """Drop the vector of a file that was rewritten without its deleted rows."""
@@ -55,12 +53,16 @@ class BucketVectors:
 
     def write(self, partition: bytes, bucket: int, wide: bool) -> tuple[IndexManifestEntry, ...]:
         """Write the index file of the bucket; none where no row is deleted. `wide`: vectors of 64 bits."""
-        if not self._positions:
+        deleted = {name: [positions] for name, positions in self._positions.items()}
+        for name, added in self._added.items():
+            deleted.setdefault(name, []).extend(added)
+        if not deleted:
             return ()
         blocks = [VERSION]
         ranges: list[DeletionVectorRange] = []
         offset = len(VERSION)
-        for name, positions in sorted(self._positions.items()):
+        for name, parts in sorted(deleted.items()):
+            positions = np.sort(np.concatenate(parts))
             block = encode_vector(positions, wide)
             length = len(block) - (0 if wide else BLOCK_SLACK)
             ranges.append(DeletionVectorRange(name, offset, length, len(positions)))
