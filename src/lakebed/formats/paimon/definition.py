@@ -228,9 +228,22 @@ def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
             raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "first-row allows only none or lookup")
         if options[opt.SEQUENCE_FIELD]:
             raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "first-row keeps the first row to arrive")
+    check_vectors(options)
     if options[opt.SEQUENCE_FIELD] and bucket_mode(schema, options) is BucketMode.KEY_DYNAMIC:
         raise opt.refuse(
             opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it cannot be combined with cross-partition updates"
+        )
+
+
+def check_vectors(options: Options) -> None:
+    """Raise OptionError where a table with a primary key cannot have deletion vectors."""
+    if not options[opt.DELETION_VECTORS]:
+        return
+    if options[opt.MERGE_ENGINE] == "first-row":
+        raise opt.refuse(opt.DELETION_VECTORS, "true", "first-row never deletes a row")
+    if options[opt.CHANGELOG_PRODUCER] == "full-compaction":
+        raise opt.refuse(
+            opt.CHANGELOG_PRODUCER, "full-compaction", "tables with deletion vectors allow only none, input or lookup"
         )
 
 

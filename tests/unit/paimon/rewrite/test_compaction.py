@@ -232,6 +232,18 @@ def test_tasks_travel(make: Make) -> None:
     assert [row[2] for row in contents(table)] == ["v1"] * 10
 
 
+def test_options_that_exclude_each_other(make: Make) -> None:
+    with pytest.raises(OptionError, match="first-row never deletes"):
+        make(merge__engine="first-row", deletion__vectors_enabled="true")
+    with pytest.raises(OptionError, match="none, input or lookup"):
+        make(changelog__producer="full-compaction", deletion__vectors_enabled="true")
+    table = make(merge__engine="first-row")
+    for act in (lambda **how: table.write(rows(("a", 1, "v", 1)), **how), table.rewrite):
+        with pytest.raises(OptionError, match="first-row never deletes"):
+            act(options={"deletion-vectors.enabled": True})
+    assert table.history() == []
+
+
 # ---- rows that expire ----
 
 

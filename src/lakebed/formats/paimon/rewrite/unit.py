@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lakebed.formats.paimon import compaction_options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.definition import check_vectors
 from lakebed.formats.paimon.merge.lookup import Lookup
 from lakebed.formats.paimon.options import CHANGELOG_PRODUCER
 from lakebed.formats.paimon.read.sections import sections
@@ -72,7 +73,8 @@ class CompactionRules:
 
     @classmethod
     def of(cls, schema: TableSchema, options: WriteOptions) -> CompactionRules:
-        """The rules of a table."""
+        """The rules of a table. OptionError for options that exclude each other."""
+        check_vectors(options.table)
         return cls(schema, options, Lookup.of(options.table))
 
     @property
