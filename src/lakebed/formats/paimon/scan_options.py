@@ -128,13 +128,19 @@ BYTES_LIMIT = _optional(
     "read.bytes.limit", memory_size, "A batch takes no further snapshot that brings it above this number of bytes."
 )
 MAX_FILES = _optional(
-    "read.stream.maxFilesPerTrigger", at_least(1), "As `read.splits.limit`, a key of Paimon's Spark source."
+    "read.stream.maxFilesPerTrigger",
+    at_least(1),
+    "A batch takes no more than this number of files: a piece of a snapshot that has more.",
 )
 MAX_BYTES = _optional(
-    "read.stream.maxBytesPerTrigger", at_least(1), "As `read.bytes.limit`, a key of Paimon's Spark source."
+    "read.stream.maxBytesPerTrigger",
+    at_least(1),
+    "A batch takes no more than this number of bytes: a piece of a snapshot that has more.",
 )
 MAX_ROWS = _optional(
-    "read.stream.maxRowsPerTrigger", at_least(1), "A batch takes no further snapshot that brings it above these rows."
+    "read.stream.maxRowsPerTrigger",
+    at_least(1),
+    "A batch takes no more than this number of rows: a piece of a snapshot that has more.",
 )
 MIN_ROWS = _optional(
     "read.stream.minRowsPerTrigger",

@@ -140,6 +140,39 @@ def test_a_snapshot_in_full_is_the_first_batch_where_files_are_bounded(location:
     assert ids(reader) == [[1], [2, 3]]
 
 
+@pytest.mark.parametrize("keys", [("dt", "id"), ()], ids=["keyed", "append"])
+@pytest.mark.parametrize("mode", ["from-snapshot", "from-snapshot-full"])
+def test_a_large_snapshot_comes_in_pieces(make: Make, keys: tuple[str, ...], mode: str) -> None:
+    """Only by the keys of Paimon's Spark source. A position inside a snapshot is one like others."""
+    table = make(primary_key=keys, bucket="1", **{} if keys else {"bucket__key": "id"})
+    table.write(rows(*((f"p{number}", number, "v", 1) for number in range(5))))
+    table.write(rows(("p1", 7, "w", 1), ("p2", 8, "w", 1)))
+    table.write(rows(("p3", 9, "w", 1)), mode="overwrite")
+    table.write(rows(("p3", 10, "w", 1)))
+    start = {"scan.mode": mode, "scan.snapshot-id": "1"}
+    limits = {"read.stream.maxFilesPerTrigger": "2", "consumer-id": "c"}
+
+    def reader() -> PaimonStream:
+        return lakebed.open(table.location, {**start, **limits}).stream()
+
+    whole = [key for batch in ids(lakebed.open(table.location, start).stream()) for key in batch]
+    batches, position, progress = [], reader().initial(), []
+    for _ in range(9):  # each batch in a process of its own
+        one = reader()
+        end = one.latest(position, UNBOUNDED)
+        if end == position:
+            break
+        batches.append(run(reader().plan(position, end), 1).read_all()["id"].to_pylist())
+        one.processed(end)
+        progress.append(lakebed.paimon.consumers(table).get("c"))
+        position = end
+    assert [len(batch) for batch in batches] == [2, 2, 1, 2, 1]
+    assert sorted(key for batch in batches for key in batch) == sorted(whole)
+    assert progress == ([1, 1, 2, 4, 5] if mode == "from-snapshot" else [None, None, 2, 4, 5])
+    lakebed.paimon.remove_consumer(table, "c")
+    assert [*reader().ends(reader().initial(), UNBOUNDED)][-1] == position
+
+
 def test_it_waits_until_snapshots_are_old_enough(location: Path) -> None:
     reader = stream(location, scan_snapshot__id="1", streaming_read_snapshot_delay="1 min")
     with clock.set_clock(now=lambda: (TIMES[2] + 30_000) / 1000):

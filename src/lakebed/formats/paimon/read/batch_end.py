@@ -1,22 +1,25 @@
 """Where a batch of a stream ends: which snapshots it takes, by what they wrote and by the bounds of a batch.
 
 Rules: Paimon's DataTableStreamScan.nextPlan and its follow-up scanners, and PaimonReadLimits of its Spark source. A
-batch takes whole snapshots, and at least one with rows where there is one.
+batch takes whole snapshots, and at least one with rows where there is one. Only `read.stream.max*PerTrigger` cut a
+snapshot into pieces (`read/pieces.py`), and then a batch takes a piece of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.read.changes import written_entries
+from lakebed.formats.paimon.read.pieces import PieceBounds
 from lakebed.formats.paimon.read.plan import ReadRequest
 from lakebed.formats.paimon.read.position import StreamPosition
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
+from lakebed.formats.paimon.read.split import ChangeSplit
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 from lakebed.verbs.stream import Limits
@@ -42,11 +45,17 @@ def source_of(request: ReadRequest, snapshot: Snapshot) -> Source:
     return Source.DELTA if snapshot.commit_kind is CommitKind.APPEND else Source.NOTHING
 
 
+SplitsOf = Callable[[ReadRequest, StreamPosition, Snapshot], Sequence[ChangeSplit]]
+"""The splits of a snapshot, read in full or for its changes as a position before it says."""
+
+
 class Look:
     """One look at the table, from which the ends of batches follow."""
 
-    def __init__(self, request: ReadRequest, limits: Limits) -> None:
+    def __init__(self, request: ReadRequest, limits: Limits, splits_of: SplitsOf) -> None:
         self.request, self._bounds = request, _Bounds.of(limits, request.options)
+        self._pieces, self._splits_of = PieceBounds.of(request.options), splits_of
+        self._splits: dict[tuple[int | None, bool], Sequence[ChangeSplit]] = {}
         self.snapshots: dict[int, Snapshot] = {}
         self.rows = 0
         self._newest = request.history.latest()
@@ -59,18 +68,34 @@ class Look:
         self._check_line(position, newest)
         taken = _Taken(self.request, self._bounds)
         end = position
-        if position.whole:
+        if position.whole or position.index:
             first = self._snapshot(position.next)
-            end = _after(first)
+            piece, end = self._piece(position, first), _after(first)
+            if piece is not None or position.index:
+                return piece or end
             taken.whole(first)
         for snapshot in self._following(position.first_change, newest):
-            if self._must_wait(snapshot) or not taken.has_room_for(snapshot):
+            if self._must_wait(snapshot):
+                break
+            if not taken.commits and (piece := self._piece(replace(end, next=snapshot.id), snapshot)) is not None:
+                return piece
+            if not taken.has_room_for(snapshot):
                 break
             end = _after(snapshot)
             if taken.commits == self._bounds.commits:
                 break
         self.rows = taken.rows
         return end
+
+    def _piece(self, position: StreamPosition, snapshot: Snapshot) -> StreamPosition | None:
+        """The position inside a snapshot after the next piece of it; None where a batch may take all that is left."""
+        if self._pieces is None:
+            return None
+        key = position.next, position.whole
+        if key not in self._splits:
+            self._splits[key] = self._splits_of(self.request, position, snapshot)
+        end = self._pieces.end(self._splits[key], position.index)
+        return None if end >= len(self._splits[key]) else replace(position, index=end)
 
     def _check_line(self, position: StreamPosition, newest: Snapshot) -> None:
         """Raise NotInHistoryError when the table was rolled back behind a position, as its numbers or times show."""

@@ -20,13 +20,15 @@ class StreamPosition:
 
     With `whole` that snapshot is first read in full, then the changes of the ones after it; with `created_since`, only
     those of its files that were created at or after that time, in milliseconds since 1970. `read_time` is the time of
-    the snapshot before, where the stream has read that: after a rollback another one has its number.
+    the snapshot before, where the stream has read that: after a rollback another one has its number. `index` is how
+    many splits of the snapshot have been read, where a batch did not take all of it (`read/pieces.py`).
     """
 
     next: int | None
     whole: bool = False
     created_since: int | None = None
     read_time: int | None = None
+    index: int = 0
 
     @property
     def first_change(self) -> int:
@@ -35,8 +37,8 @@ class StreamPosition:
 
     def text(self) -> str:
         """The position as JSON."""
-        times = {"created-since": self.created_since, "read-time": self.read_time}
-        given = {key: value for key, value in times.items() if value is not None}
+        more = {"created-since": self.created_since, "read-time": self.read_time, "index": self.index or None}
+        given = {key: value for key, value in more.items() if value is not None}
         return json.dumps({"version": _VERSION, "next": self.next, "whole": self.whole, **given})
 
     @classmethod
@@ -48,7 +50,7 @@ class StreamPosition:
                 raise ValueError(f"its version is {document['version']}")
             numbers = document["next"], document.get("created-since"), document.get("read-time")
             following, since, read = (None if number is None else int(number) for number in numbers)
-            return cls(following, bool(document["whole"]), since, read)
+            return cls(following, bool(document["whole"]), since, read, int(document.get("index", 0)))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{text!r} is not a position of a Paimon stream",

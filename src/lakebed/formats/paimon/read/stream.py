@@ -98,7 +98,7 @@ class PaimonStream:
         known = self._known
         if known.rests_until is not None and clock.steady() < known.rests_until:
             return start
-        look = Look(self.load(), limits)
+        look = Look(self.load(), limits, _splits_of)
         end = self._end(look, start)
         if end != start and self._waits_for_rows(look):
             end = start
@@ -114,7 +114,7 @@ class PaimonStream:
     @looks_again
     def ends(self, start: str, limits: Limits) -> Sequence[str]:
         """The positions after all batches up to what is there now."""
-        look, ends, position = Look(self.load(), limits), [], start
+        look, ends, position = Look(self.load(), limits, _splits_of), [], start
         while (end := self._end(look, position)) != position:
             ends.append(end)
             position = end
@@ -130,6 +130,8 @@ class PaimonStream:
         steps = Steps(request)
         if before.next is None or after.next is None:
             return steps.plan(self.kinds)
+        if before.index or after.index:
+            return replace(steps.plan(self.kinds), splits=_piece(request, before, after, snapshots))
         if before.whole and after.next > before.next:
             _read_whole(steps, before, snapshots)
         ids = range(before.first_change, after.next)
@@ -141,8 +143,8 @@ class PaimonStream:
     def processed(self, position: str) -> None:
         """Keep the progress of the stream's consumer, if it has one."""
         known, following = self._known, StreamPosition.parse(position)
-        if known.consumer == "" or following.next in (None, known.progress):
-            return
+        if known.consumer == "" or following.next in (None, known.progress) or following.whole:
+            return  # a consumer's progress can't say that a snapshot is read in full first
         request = self.load()
         known.consumer = request.options[opt.CONSUMER_ID]
         if known.consumer and following.next is not None:
@@ -181,6 +183,28 @@ def _refuse_contradictions(request: ReadRequest) -> None:
             True,
             f"with changelog-producer {options[opt.CHANGELOG_PRODUCER]} changes would come twice",
         )
+
+
+def _splits_of(request: ReadRequest, position: StreamPosition, snapshot: Snapshot) -> Sequence[ChangeSplit]:
+    """The splits of one snapshot, read in full or for its changes as a position before it says."""
+    steps = Steps(request)
+    if position.whole:
+        _read_whole(steps, position, {snapshot.id: snapshot})
+    else:
+        _read_changes(steps, [snapshot])
+    return steps.plan().splits
+
+
+def _piece(
+    request: ReadRequest, before: StreamPosition, after: StreamPosition, snapshots: dict[int, Snapshot]
+) -> tuple[ChangeSplit, ...]:
+    """The splits between two positions, of which at least one is inside a snapshot: what comes before it has no
+    rows."""
+    inside = before if before.index else after
+    number = inside.next or 0
+    snapshot = snapshots.get(number) or ReadableSnapshots(request.history).all_of([number])[0]
+    splits = _splits_of(request, inside, snapshot)
+    return tuple(splits[before.index : after.index or None])
 
 
 def _read_whole(steps: Steps, position: StreamPosition, snapshots: dict[int, Snapshot]) -> None:
