@@ -11,12 +11,15 @@ from pyspark.sql import SparkSession
 
 import lakebed
 import lakebed.spark
-from lakebed.spark import pipeline
+from lakebed.errors import OptionError, TableNotFoundError, UnsupportedError
+from lakebed.spark import pipeline, worker
 from lakebed.spark.source import STREAMING_OPTION, Loaded, load
+from lakebed.spark.types import spark_schema
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from tests.golden import unpack
 from tests.spark.tables import ORDERS, ORDERS_SQL, as_bag
+from tests.tables.paimon.small import SCHEMA, contents, rows
 
 
 @pytest.mark.parametrize("name", ["pk_fixed", "types_parquet"])
@@ -96,6 +99,39 @@ def test_the_changelog_of_a_batch() -> None:
     assert current == plain(changes, "_row_kind") == plain(audited, "rowkind")
     whole = batch(**{"read.changelog": "true"})
     assert plain(whole, "rowkind") == sorted(repr([*row.values()]) for row in table.read().read_all().to_pylist())
+
+
+def test_keys_of_paimons_spark_source_alone(tmp_path: Path) -> None:
+    """Those that change no row are taken, others refused by name, in reads, streams and writes."""
+    lakebed.create(tmp_path / "t", "paimon", ORDERS, ["dt", "id"], ["dt"], {"bucket": "1"})
+    taken = {"write.use-v2-write": "true", "write.merge-schema": "false", "read.allow.fullScan": "true"}
+    for key, value in (("write.merge-schema", "true"), ("read.allow.fullScan", "false")):
+        for streaming in ("true", "false"):
+            options = {"path": str(tmp_path / "t"), **taken, STREAMING_OPTION: streaming}
+            load(options, "paimon", 2).pinned().spark_schema()
+            with pytest.raises(UnsupportedError, match=key):
+                load({**options, key: value}, "paimon", 2).pinned().spark_schema()
+    with pytest.raises(OptionError, match=r"read\.changelog"):
+        load({"path": str(tmp_path / "t"), "read.changlog": "true"}, "paimon", 2)
+
+
+def test_mode_overwrite_replaces_the_whole_table(tmp_path: Path) -> None:
+    """As Paimon's source does, unless the caller asks for partitions alone. lakebed's own replaces those with rows."""
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, ["dt", "id"], ["dt"], {"bucket": "1"})
+    for source, options, wanted in (
+        ("paimon", {}, [("b", 2)]),
+        ("paimon", {"dynamic-partition-overwrite": "true"}, [("a", 1), ("b", 2)]),
+        ("lakebed", {}, [("a", 1), ("b", 2)]),
+    ):
+        table.write(
+            rows(("a", 1, "v", 1), ("b", 9, "v", 1)), options={"dynamic-partition-overwrite": "false"}, mode="overwrite"
+        )
+        job = load({"path": str(tmp_path / "t"), **options}, source, 2).sink(spark_schema(SCHEMA), overwrite=True)
+        batch = rows(("b", 2, "w", 1)).combine_chunks().to_batches()[0]
+        job.commit([worker.unpack(job.write(iter([batch])))])
+        assert [row[:2] for row in contents(table)] == wanted, (source, options)
+    with pytest.raises(TableNotFoundError):
+        load({"path": str(tmp_path / "none")}, "paimon", 2).sink(spark_schema(SCHEMA), overwrite=False)
 
 
 def test_a_pipeline_from_paimon_into_paimon(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,31 +1,81 @@
-"""Paimon's own Spark source, for `spark.read.format("paimon")` and `spark.readStream.format("paimon")`.
+"""Paimon's own Spark source, for `format("paimon")`: batches, streams and `df.write`.
 
-Rules: Paimon's SparkSource, SparkConnectorOptions and PaimonMicroBatchStream. The source takes the keys of the table. A
-stream starts with the whole table and goes on from there (`latest-full`). With `read.changelog` rows are those of the
-audit log, whose first column `rowkind` has their kind.
+Rules: Paimon's SparkSource, SparkConnectorOptions, PaimonMicroBatchStream and WriteIntoPaimonTable. The source takes
+the keys of the table. A stream starts with the whole table and goes on from there (`latest-full`). With
+`read.changelog` rows are those of the audit log, whose first column `rowkind` has their kind. Mode overwrite replaces
+the whole table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from lakebed.errors import TableNotFoundError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.table import PaimonTable
-from lakebed.verbs.native_source import NativeSource, SourceRequest
+from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.write import Mode, Sink
+
+_HARMLESS = {
+    "write.merge-schema": "false",
+    "write.merge-schema.type-widening": "",
+    "write.merge-schema.explicit-cast": "",
+    "legacy-timestamp-mapping.enabled": "false",
+    "read.allow.fullscan": "true",
+    "requiredsparkconfscheck.enabled": "",
+    "source.split.target-size-with-column-pruning": "",
+    "vector-search.lateral-join.parallelism": "",
+    "write.data-evolution.update-conflict-retry.max-attempts": "",
+    "write.data-evolution.update-conflict-retry.wait-ms": "",
+    "write.use-v2-write": "",
+}
+"""The keys, in lower case, that only the Spark source has, each with the one value that lakebed takes; "" is any value,
+where the key changes no row by itself."""
 
 
-def _reads_changelog(request: SourceRequest) -> bool:
-    return opt.OPTIONS.parse(request.options)[opt.READ_CHANGELOG]
+def _opens_table(key: str) -> bool:
+    return key.lower() not in _HARMLESS
+
+
+def _of_table(options: Mapping[str, str], location: str) -> dict[str, str]:
+    """The options without those that only the Spark source has. UnsupportedError for one of these that asks for what
+    lakebed lacks."""
+    for key, value in options.items():
+        taken = _HARMLESS.get(key.lower(), "")
+        if taken and value.strip().lower() != taken:
+            raise UnsupportedError(
+                f"option {key!r} is {value!r}, and lakebed does not support that",
+                table=location,
+                todo=f"Leave it out, or set it to {taken}",
+            )
+    return {key: value for key, value in options.items() if _opens_table(key)}
+
+
+def _reads_changelog(table: PaimonTable, request: SourceRequest) -> bool:
+    return opt.OPTIONS.parse(_of_table(request.options, table.location))[opt.READ_CHANGELOG]
 
 
 def _plan(table: PaimonTable, request: SourceRequest) -> ReadPlan[Any]:
-    return table.plan_read(request.columns, request.where, request.pin, _reads_changelog(request))
+    return table.plan_read(request.columns, request.where, request.pin, _reads_changelog(table, request))
 
 
 def _stream(table: PaimonTable, request: SourceRequest) -> StreamReader:
-    return table.stream(request.columns, request.where, "latest-full", _reads_changelog(request))
+    return table.stream(request.columns, request.where, "latest-full", _reads_changelog(table, request))
 
 
-SOURCE: NativeSource[PaimonTable] = NativeSource(plan=_plan, stream=_stream)
+def _sink(request: SinkRequest[PaimonTable]) -> Sink:
+    given = opt.OPTIONS.parse(_of_table(request.options, request.location))
+    if request.table is None:
+        raise TableNotFoundError(
+            "there is no table", table=request.location, todo="Paimon's Spark source creates none: use lakebed.create"
+        )
+    if not request.overwrite:
+        return request.table.sink(Mode.APPEND)
+    whole = {} if given.given(opt.DYNAMIC_OVERWRITE) else {opt.DYNAMIC_OVERWRITE.key: "false"}
+    return request.table.sink(Mode.OVERWRITE, options=whole)
+
+
+SOURCE: NativeSource[PaimonTable] = NativeSource(opens_table=_opens_table, plan=_plan, stream=_stream, sink=_sink)

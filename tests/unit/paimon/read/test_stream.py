@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed import Table
-from lakebed.errors import DataCleanedError, LakebedError, NotInHistoryError, OptionError, UsageError
+from lakebed.errors import CorruptError, DataCleanedError, LakebedError, NotInHistoryError, OptionError, UsageError
 from lakebed.formats.paimon.read.stream import PaimonStream
 from lakebed.kernel import clock
 from lakebed.verbs.read import run
@@ -252,8 +252,12 @@ def test_a_snapshot_of_another_line_with_the_same_number(location: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"version": 9, "next": 1, "whole": false}', '{"version": 1}', "nan"]
-)
+    "text",
+    [
+        "", "{}", "[1]", '{"version": 9, "next": 1, "whole": false}', '{"version": 1}', "nan",
+        '{"version": 1, "next": -3, "whole": false}', '{"version": 1, "next": 1, "whole": true, "index": -1}',
+    ],
+)  # fmt: skip
 def test_what_is_no_position(location: Path, text: str) -> None:
     with pytest.raises(UsageError, match="not a position of a Paimon stream"):
         stream(location).latest(text, Limits())
@@ -352,6 +356,16 @@ def test_a_hostile_consumer(location: Path, consumer: str) -> None:
     ):
         with pytest.raises(UsageError, match="cannot name a consumer"):
             act()
+
+
+@pytest.mark.parametrize("data", ["", "{}", "[]", '{"nextSnapshot": 0}', '{"nextSnapshot": "2"}', "\x00"])
+def test_a_consumer_file_that_is_damaged(location: Path, data: str) -> None:
+    (location / "consumer").mkdir()
+    (location / "consumer" / "consumer-c").write_text(data)
+    with pytest.raises(CorruptError, match="consumer"):
+        stream(location, consumer__id="c").initial()
+    lakebed.paimon.reset_consumer(location, "c", 3)
+    assert ids(stream(location, consumer__id="c")) == [[3]]
 
 
 @pytest.mark.parametrize("number", [0, -1, True, "2", 1.5])

@@ -34,7 +34,7 @@ def next_snapshot(history: History, consumer: str) -> int | None:
         return None
     with decoding("a consumer file cannot be read", table=history.store.location, file=path):
         number = json.loads(data)["nextSnapshot"]
-        if not isinstance(number, int) or isinstance(number, bool):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise CorruptError(f"nextSnapshot is {number!r}")
         return number
 

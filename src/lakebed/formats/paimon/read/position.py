@@ -50,7 +50,10 @@ class StreamPosition:
                 raise ValueError(f"its version is {document['version']}")
             numbers = document["next"], document.get("created-since"), document.get("read-time")
             following, since, read = (None if number is None else int(number) for number in numbers)
-            return cls(following, bool(document["whole"]), since, read, int(document.get("index", 0)))
+            index = int(document.get("index", 0))
+            if index < 0 or (following is not None and following < 1):
+                raise ValueError(f"it begins before snapshot {following}, at {index}")
+            return cls(following, bool(document["whole"]), since, read, index)
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{text!r} is not a position of a Paimon stream",
