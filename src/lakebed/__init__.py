@@ -18,10 +18,25 @@ from lakebed.examples import example
 from lakebed.formats import create_table as create
 from lakebed.formats import open_table as open
 from lakebed.kernel.engine import LocalEngine
+from lakebed.model.alter import (
+    add_column,
+    drop_column,
+    move_column,
+    remove_option,
+    rename_column,
+    set_comment,
+    set_default,
+    set_nullable,
+    set_option,
+    widen,
+)
 from lakebed.verbs.table import Table
 from lakebed.version import VERSION
 
-__all__ = ["LocalEngine", "Table", "create", "errors", "example", "open"]
+__all__ = [
+    "LocalEngine", "Table", "add_column", "create", "drop_column", "errors", "example", "move_column", "open",
+    "remove_option", "rename_column", "set_comment", "set_default", "set_nullable", "set_option", "widen",
+]  # fmt: skip
 __version__ = VERSION
 
 

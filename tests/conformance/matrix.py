@@ -168,6 +168,10 @@ GRID = (
                         "tests/unit/paimon/test_rollback.py::")),
         "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::")),
     }),
+    Row("columns and options changed", "`table.alter`", {
+        "paimon": Cell(("tests/unit/paimon/alter/test_plan.py::", "tests/unit/paimon/alter/test_run.py::",
+                        "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::")),
+    }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),

@@ -24,6 +24,7 @@ SIGNATURES = {
     "delete_tag": ["name"],
     "inspect": ["options"],
     "relocate": ["dry_run"],
+    "alter": ["changes", "dry_run"],
 }
 
 

@@ -19,6 +19,7 @@ from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, Store
 from lakebed.kernel.predicates.where import Where, find_column
+from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
@@ -232,6 +233,16 @@ class Table(ABC):
         such moment, and UsageError for one that the table cannot go back to.
         """
         raise self._lacks("rollback")
+
+    def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
+        """Change the table's columns and options, in one step and in this order. No data file is rewritten.
+
+            table.alter([lakebed.add_column("note", "string"), lakebed.widen("amount", "int64")], dry_run=True).changes
+
+        A dry run says what would change. Raises SchemaError and OptionError for what the format refuses, and nothing of
+        the changes is made then.
+        """
+        raise self._lacks("alter")
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After a table was moved or copied: make its metadata name the folder where it was opened."""

@@ -75,13 +75,13 @@ def new_schema(
             raise OptionError(
                 f"option {key!r} is {stored[key]!r}", key=key, table=table, todo=f"Give {argument}= to lakebed.create"
             )
-    _check_columns(schema, table)
+    _check_names(schema.names, table)
     counter = itertools.count()
     fields = tuple(field_from_arrow(field, lambda: next(counter)) for field in schema)
     primary = _columns(primary_key, schema, "primary_key", table)
     partition = _columns(partition_by, schema, "partition_by", table)
     fields = tuple(replace(f, type=f.type.required()) if f.name in primary else f for f in fields)
-    spelled = _spelled(stored, schema, table)
+    spelled = _spelled(stored, schema.names, table)
     definition = TableSchema(0, fields, next(counter) - 1, partition, primary, spelled, time_millis=clock.now_ms())
     for field in definition.fields:
         arrow_type(field.type)
@@ -91,6 +91,14 @@ def new_schema(
         refuse_options(parsed, use, table)
     check_options(definition, parsed, table)
     return definition
+
+
+def check_definition(schema: TableSchema, table: str) -> None:
+    """Raise SchemaError and OptionError for a later version of a schema that Paimon does not allow."""
+    _check_names(schema.names, table)
+    _spelled(schema.options, schema.names, table)
+    _check_keys(schema, table)
+    check_options(schema, opt.table_options(schema.options), table)
 
 
 def check_options(schema: TableSchema, options: Options, table: str) -> None:
@@ -106,11 +114,11 @@ def check_options(schema: TableSchema, options: Options, table: str) -> None:
         raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is not a text")
 
 
-def _check_columns(schema: pa.Schema, table: str) -> None:
-    if not len(schema):
+def _check_names(names: Sequence[str], table: str) -> None:
+    if not names:
         raise SchemaError("a table needs at least one column", table=table)
     seen: set[str] = set()
-    for name in schema.names:
+    for name in names:
         if not name:
             raise SchemaError("a column has no name", table=table)
         if name in _RESERVED or name.startswith(KEY_PREFIX):
@@ -140,7 +148,7 @@ def _columns(names: Sequence[str], schema: pa.Schema, what: str, table: str) -> 
     return tuple(columns)
 
 
-def _spelled(options: dict[str, str], schema: pa.Schema, table: str) -> dict[str, str]:
+def _spelled(options: Mapping[str, str], names: Sequence[str], table: str) -> dict[str, str]:
     """Options with the column names inside keys (`fields.NAME.…`) in the schema's case, since Spark lowers keys."""
     spelled: dict[str, str] = {}
     for key, value in options.items():
@@ -150,13 +158,13 @@ def _spelled(options: dict[str, str], schema: pa.Schema, table: str) -> dict[str
                 key, (".".join((*parts[:-1], ending)) for ending in _FIELD_OPTIONS), where="Paimon tables"
             )
         if parts[0].lower() == "fields" and len(parts) == 3:
-            columns = [find_column(name, schema.names) for name in parts[1].split(",")]
+            columns = [find_column(name, names) for name in parts[1].split(",")]
             if None in columns:
                 raise OptionError(
                     f"option {key!r} names a column that the table does not have",
                     key=key,
                     table=table,
-                    todo=f"Columns: {', '.join(schema.names)}",
+                    todo=f"Columns: {', '.join(names)}",
                 )
             key = f"fields.{','.join(str(name) for name in columns)}.{parts[2]}"
         spelled[key] = value

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.alter.run import alter_table
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
@@ -45,6 +46,7 @@ from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
@@ -287,6 +289,13 @@ class PaimonTable(Table):
         """
         schema = self.table_schema
         return PaimonRollback(self._history, schema, self._options(schema)).run(checked_target(to), dry_run)
+
+    def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
+        """Make the next version of the branch's schema. Writers that were opened before it go on with theirs.
+
+        Raises SchemaError and OptionError for what Paimon refuses.
+        """
+        return alter_table(self._history, changes, dry_run)
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Report figures, what readers do not see or pay for, and what holds maintenance back. Reads only metadata.

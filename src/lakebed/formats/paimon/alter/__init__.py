@@ -1,0 +1,1 @@
+"""Changes of a table's definition: new versions of its schema."""
