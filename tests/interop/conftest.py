@@ -64,6 +64,12 @@ class Pypaimon:
         with pa.OSFile(str(self._file)) as source:
             return pa.ipc.open_file(source).read_all()
 
+    def stream(self, table: Path, consumer: str) -> pa.Table:
+        """The rows of a stream's next plan, with their kinds in `_row_kind`. Its consumer's progress is kept."""
+        self._run("stream", table, consumer)
+        with pa.OSFile(str(self._file)) as source:
+            return pa.ipc.open_file(source).read_all()
+
     def write(self, table: Path, path: str, rows: pa.Table) -> None:
         """One commit of rows."""
         with pa.OSFile(str(self._file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:

@@ -2,7 +2,8 @@
 
 Each line of the standard input is one command, its words separated by tabs: `read WAREHOUSE DB.TABLE pure|native OUT`
 or `write WAREHOUSE DB.TABLE pure|native IN`, Arrow IPC files. Each answer is one line: `ok`, or the error. A read
-gives a column `_bucket` more: the bucket of the split that each row came from.
+gives a column `_bucket` more: the bucket of the split that each row came from. `stream WAREHOUSE DB.TABLE CONSUMER OUT`
+gives the rows of a stream's next plan with their kinds, and keeps the consumer's progress.
 """
 
 import sys
@@ -10,6 +11,11 @@ import traceback
 
 import pyarrow as pa
 import pypaimon
+
+
+def save(rows: pa.Table, file: str) -> None:
+    with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
 
 
 def run(verb: str, warehouse: str, name: str, path: str, file: str) -> None:
@@ -22,9 +28,13 @@ def run(verb: str, warehouse: str, name: str, path: str, file: str) -> None:
         for split in builder.new_scan().plan().splits():
             rows = builder.new_read().to_arrow([split])
             found.append(rows.append_column("_bucket", pa.array([split.bucket] * len(rows), pa.int32())))
-        whole = pa.concat_tables(found)
-        with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
-            writer.write_table(whole)
+        save(pa.concat_tables(found), file)
+        return
+    if verb == "stream":
+        builder = table.new_stream_read_builder().with_consumer_id(path).with_include_row_kind()
+        scan = builder.new_streaming_scan()
+        save(builder.new_read().to_arrow(next(scan.stream_sync()).splits()), file)
+        scan._flush_pending_consumer()  # as it does before its next plan, for which it would wait
         return
     with pa.memory_map(file) as source:
         rows = pa.ipc.open_file(source).read_all()

@@ -1,5 +1,5 @@
 """Changes and streams of tables that lakebed and Paimon's Java engine write in turns: both see the same ones, and each
-takes up the progress of a consumer that the other has kept."""
+takes up the progress of a consumer that the other has kept. So does pypaimon."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -12,7 +12,7 @@ import lakebed
 from lakebed import Table
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.interop.conftest import PaimonJvm
+from tests.interop.conftest import PaimonJvm, Pypaimon
 from tests.tables.paimon.small import SCHEMA, rows
 
 KEYED = ("dt", "id")
@@ -74,6 +74,26 @@ def test_a_stream_changes_hands(table: Table, paimon_jvm: PaimonJvm) -> None:
     newest = len(table.history())
     assert lakebed.paimon.consumers(table)["c"] in (newest, newest + 1)
     assert not paimon_jvm.follow(location, "c", 1)
+
+
+@pytest.mark.parametrize("keys", [KEYED, ()], ids=["keyed", "append"])
+def test_pypaimon_takes_up_a_consumer_and_gives_it_back(
+    tmp_path: Path, pypaimon: Pypaimon, keys: tuple[str, ...]
+) -> None:
+    options = {"bucket": "2"} if keys else {"bucket": "-1"}
+    table = lakebed.create(tmp_path / "db.db" / "t", "paimon", SCHEMA, keys, ["dt"], options)
+    kinds = ("+U", "-D", "+I") if keys else ("+I", "+I", "+I")
+    for turn in range(4):
+        changed = [("a", turn - 1, "w", 1), ("b", turn - 2, "x", 1), ("a", turn, "v", turn)]
+        table.write(rows(*changed, kinds=kinds), mode="upsert" if keys else "append")
+    start = {"scan.snapshot-id": "1"}
+    alone = [sorted(batch) for batch in batches(table, start)]
+    shared = [sorted(batch) for batch in batches(table, {**start, "consumer-id": "c"}, 1)]
+    shared.append(sorted(ours(pypaimon.stream(Path(table.location), "c").to_pylist())))
+    assert lakebed.paimon.consumers(table) == {"c": 3}
+    shared += [sorted(batch) for batch in batches(table, {**start, "consumer-id": "c"})]
+    assert shared == alone
+    assert len(alone) == 4
 
 
 def batches(table: Table, options: Mapping[str, str], number: int = 99) -> list[list[Change]]:
