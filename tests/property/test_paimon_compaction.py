@@ -65,7 +65,7 @@ CASES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.sampled_from(CASES), steps, st.sampled_from(["1", "2", "4"]), st.booleans())
 def test_a_schedule(case: Case, schedule: list[Any], trigger: str, tiny: bool) -> None:
     options = {
