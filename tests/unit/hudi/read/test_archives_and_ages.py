@@ -161,7 +161,7 @@ def test_a_large_archive_is_searched_in_windows(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @BOTH
 def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_path: Path, version: int) -> None:
-    """At each of its bytes, or at some: the rows are those of the whole blocks, and a warning reports what is skipped."""
+    """At each of its bytes, or at some: the rows are those of its whole blocks, and a warning says what is skipped."""
     rules = {"record__merge__mode": "COMMIT_TIME_ORDERING", "populate__meta__fields": "false"}
     rules |= {"compaction__payload__class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"}
     table = HudiFolder(tmp_path, version, {"id": "string", "x": "string"}, **rules)
