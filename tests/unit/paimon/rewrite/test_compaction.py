@@ -16,6 +16,7 @@ from lakebed.errors import CommitConflictError, OptionError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.rewrite import few_runs
 from lakebed.formats.paimon.rewrite.inline import InlineCompaction
 from lakebed.formats.paimon.rewrite.task import BucketCompactor
 from lakebed.formats.paimon.rewrite.universal import Pick, UniversalPicker
@@ -411,6 +412,26 @@ def test_several_runs_of_a_bucket_are_merged_a_batch_at_a_time(tmp_path: Path) -
     } == state
     assert len(files(table)) > 1
     assert all(file.file_size < 260_000 for file in files(table))
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction"])
+def test_very_many_runs_are_joined_on_disk_before(make: Make, monkeypatch: pytest.MonkeyPatch, producer: str) -> None:
+    monkeypatch.setattr(few_runs, "_MOST_RUNS", 3)
+    monkeypatch.setattr(few_runs, "_BATCH_BYTES", 200)
+    table = make(bucket="1", write__only="true", changelog__producer=producer)
+    state: dict[int, str] = {}
+    before: set[int] = set()
+    for turn in range(11):
+        ids = [n * (turn + 3) % 50 for n in range(12)]
+        table.write(rows(*(("a", n, f"v{turn}", 1) for n in dict.fromkeys(ids))))
+        state |= dict.fromkeys(ids, f"v{turn}")
+        if turn == 4:
+            table.rewrite()
+            before = {*state}
+    table.rewrite()
+    assert {row[1]: row[2] for row in contents(table)} == state
+    after = {n for n, version in state.items() if int(version[1:]) > 4}
+    assert changes(table)[-1] == (0 if producer == "none" else len(after) + len(after & before))
 
 
 def test_the_sink_pickles(make: Make) -> None:

@@ -21,6 +21,7 @@ from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.rewrite.few_runs import Run, few_runs, held_bytes
 from lakebed.formats.paimon.rewrite.record_expiry import RecordExpiry
 from lakebed.formats.paimon.rewrite.row_changes import Folding, Merged, Versions, without_deletes
 from lakebed.formats.paimon.rewrite.unit import Action, CompactionRules, CompactionUnit
@@ -96,7 +97,9 @@ class MergeTree:
         short = frozenset[str]()
         if with_older and not rules.needs_older_values:
             short = frozenset(file.file_name for file in members if file.level > unit.output_level)
-        for piece in merge_sorted(self._runs(members, short), rules.schema.trimmed_primary_keys):
+        schema = pa.schema([*run_schema(rules.schema), *_ORIGIN])
+        all_runs = few_runs(self._runs(members, short), files.joined, schema, rules.options.spill.folder)
+        for piece in merge_sorted(all_runs, rules.schema.trimmed_primary_keys):
             order, runs = files.piece_order(piece)
             piece = piece.take(pa.array(order)).combine_chunks()
             numbers = piece.column(_FILE).to_numpy()
@@ -135,8 +138,8 @@ class MergeTree:
         types = [field.type for field in self.rules.schema.project(self.rules.schema.trimmed_primary_keys)]
         return decode_row(without_arity(file.min_key), types), decode_row(without_arity(file.max_key), types)
 
-    def _runs(self, members: Sequence[DataFileMeta], short: Collection[str]) -> list[Iterator[pa.RecordBatch]]:
-        """The rows of files as few sorted runs, the oldest first: of rows that are equal in every order, the last one
+    def _runs(self, members: Sequence[DataFileMeta], short: Collection[str]) -> list[Run]:
+        """The rows of files as sorted runs, the oldest first: of rows that are equal in every order, the last one
         is the newest. Of the files named in `short` only the keys are read."""
         ranges = [self._range(file) for file in members]
         ordered = sorted(range(len(members)), key=lambda n: (-members[n].level, members[n].max_sequence_number))
@@ -147,7 +150,10 @@ class MergeTree:
                 chains += [(level, [number]) for number in of_level]
             else:
                 chains.append((level, sorted(of_level, key=lambda number: ranges[number][0])))
-        return [self._chain(members, numbers, short) for _, numbers in chains]
+        return [
+            (held_bytes([members[number] for number in numbers]), self._chain(members, numbers, short))
+            for _, numbers in chains
+        ]
 
     def _chain(
         self, members: Sequence[DataFileMeta], numbers: Sequence[int], short: Collection[str]
