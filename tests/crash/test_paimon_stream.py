@@ -39,7 +39,7 @@ def test_it_goes_on_where_its_progress_is(copies: Callable[[], Store]) -> None:
     whole = FaultyStore(copies())
     read(whole, wanted := [])
     assert wanted == [[0], [1], [2]]
-    assert len(whole.changes) == 3
+    assert len(whole.changes) == 4
     for kind, at in itertools.product(CRASHES, range(1, len(whole.changes) + 1)):
         store, before, after = FaultyStore(copies(), Fault(at, kind)), list[list[int]](), list[list[int]]()
         with suppress(Crash, ValueError):  # ValueError: this call cannot fail in that way

@@ -106,6 +106,7 @@ class Stream:
         """What each task of a batch reads, packed."""
         if start == end:
             return []
+        self.committed(start)  # a batch is planned once the one before it is done
         plan = self.reader.plan(start[_POSITION], end[_POSITION])
         return [worker.pack(task) for task in read_tasks(plan, self.options.tasks, self.parallelism, self.rows_only)]
 

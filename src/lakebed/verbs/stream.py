@@ -77,8 +77,11 @@ def drain(
     Yields the position after each batch, and its plan. A batch counts as processed when the next one is asked for.
     """
     position = reader.initial() if start is None else start
-    while (end := reader.latest(position, limits)) != position:
-        yield end, reader.plan(position, end)
-        position = end
+    while True:
         if isinstance(reader, KeepsProgress):
             reader.processed(position)
+        end = reader.latest(position, limits)
+        if end == position:
+            return
+        yield end, reader.plan(position, end)
+        position = end
