@@ -172,9 +172,10 @@ class PaimonTable(Table):
         """A stream of the branch's changes, from the start that `scan.mode` and its like name, else in the mode
         `default`. `consumer-id` keeps its progress in the table. An `audited` one has row kinds as Paimon's audit log
         has them."""
-        schema = self._history.schema_and_hints
-        kinds = KindColumn.FIRST if audited else KindColumn.LAST
-        return PaimonStream(lambda: self._request(schema(earliest=False), columns, where), default, kinds)
+        newest, kinds = self._history.schema_and_hints, KindColumn.FIRST if audited else KindColumn.LAST
+        return PaimonStream(
+            lambda known: self._request(newest(earliest=False), known or columns, where), default, kinds
+        )
 
     def _request(self, schema: TableSchema, columns: Sequence[str] | None, where: Where) -> ReadRequest:
         whole = arrow_schema(schema.fields)

@@ -296,6 +296,18 @@ def test_a_key_that_moves_to_another_partition_is_deleted_before_it_is_inserted(
         assert state == wanted
 
 
+def test_a_column_that_is_added_comes_with_the_next_stream(location: Path) -> None:
+    reader = stream(location, scan_snapshot__id="1", read_commits_limit="1")
+    batches = drain(reader)
+    schemas = [next(batches)[1].schema]
+    table = lakebed.open(location)
+    table.alter(lakebed.add_column("note", "string"))
+    table.write(rows(("a", 4, "v", 1)))
+    schemas += [plan.schema for _, plan in batches]
+    assert schemas == [reader.schema] * 4
+    assert "note" in stream(location).schema.names
+
+
 def test_postponed_rows_come_from_the_commit_that_wrote_them() -> None:
     reader = stream(unpack("paimon", "pk_postpone"), scan_mode="from-snapshot", scan_snapshot__id="1")
     assert [len(batch) for batch in ids(reader, limits=Limits(commits=1))] == [20, 7, 5]

@@ -42,7 +42,7 @@ class _Known:
 
     `request` and `snapshots` are what the last look at the table found, for the plan of a batch that it ended at one of
     `ends`. It may look again from `rests_until` on; the last batch was at `last_batch`, both in steady seconds.
-    `consumer` is its consumer, "" for none, and `progress` what that has kept.
+    `consumer` is its consumer, "" for none, and `progress` what that has kept. `columns` are those of its first look.
     """
 
     ends: frozenset[str] = frozenset()
@@ -52,6 +52,7 @@ class _Known:
     last_batch: float | None = None
     consumer: str | None = None
     progress: int | None = None
+    columns: Sequence[str] | None = None
 
     def found(self, look: Look, *ends: str) -> None:
         """Keep what a look found, for the plan of a batch that ends at one of `ends`."""
@@ -66,12 +67,14 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class PaimonStream:
-    """A stream of one branch. `load` reads the table's newest schema and the options that hold with it.
+    """A stream of one branch. `load` reads the table's newest schema and the options that hold with it, and takes the
+    columns that are asked for (None: all).
 
-    `default` is the mode of a stream whose options name no start.
+    `default` is the mode of a stream whose options name no start. A column that is added to the table comes with the
+    next stream: this one keeps those that it began with.
     """
 
-    load: Callable[[], ReadRequest]
+    load: Callable[[Sequence[str] | None], ReadRequest]
     default: str
     kinds: KindColumn = KindColumn.LAST
     _known: _Known = field(default_factory=_Known, init=False, repr=False)
@@ -80,12 +83,12 @@ class PaimonStream:
     @looks_again
     def schema(self) -> pa.Schema:
         """The table's columns, then the row kind."""
-        return Steps(self.load()).plan(self.kinds).schema
+        return Steps(self._load()).plan(self.kinds).schema
 
     @looks_again
     def initial(self) -> str:
         """The position before the first row that the options ask for."""
-        request = self.load()
+        request = self._load()
         _refuse_contradictions(request)
         return start_of_stream(request.history, request.options, self.default).text()
 
@@ -98,7 +101,7 @@ class PaimonStream:
         known = self._known
         if known.rests_until is not None and clock.steady() < known.rests_until:
             return start
-        look = Look(self.load(), limits, _splits_of)
+        look = Look(self._load(), limits, _splits_of)
         end = self._end(look, start)
         if end != start and self._waits_for_rows(look):
             end = start
@@ -114,7 +117,7 @@ class PaimonStream:
     @looks_again
     def ends(self, start: str, limits: Limits) -> Sequence[str]:
         """The positions after all batches up to what is there now."""
-        look, ends, position = Look(self.load(), limits, _splits_of), [], start
+        look, ends, position = Look(self._load(), limits, _splits_of), [], start
         while (end := self._end(look, position)) != position:
             ends.append(end)
             position = end
@@ -125,7 +128,7 @@ class PaimonStream:
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
         """The changes after `start`, up to and including `end`, in the order of the snapshots for each bucket."""
         request, snapshots = self._known.taken(end)
-        request = request or self.load()
+        request = request or self._load()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
         steps = Steps(request)
         if before.next is None or after.next is None:
@@ -145,13 +148,18 @@ class PaimonStream:
         known, following = self._known, StreamPosition.parse(position)
         if known.consumer == "" or following.next in (None, known.progress) or following.whole:
             return  # a consumer's progress can't say that a snapshot is read in full first
-        request = self.load()
+        request = self._load()
         known.consumer = request.options[opt.CONSUMER_ID]
         if known.consumer and following.next is not None:
             set_next_snapshot(request.history, known.consumer, following.next)
             known.progress = following.next
 
     # ---- helpers ----
+
+    def _load(self) -> ReadRequest:
+        request = self.load(self._known.columns)
+        self._known.columns = request.columns
+        return request
 
     def _end(self, look: Look, start: str) -> str:
         position = StreamPosition.parse(start)
