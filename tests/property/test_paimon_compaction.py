@@ -58,6 +58,7 @@ CASES = [
     Case("partial-update", {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": "true"}, True),
     Case("partial-update", {"changelog-producer": "full-compaction"}),
     Case("aggregation", SUM),
+    Case("aggregation", {**SUM, "changelog-producer": "full-compaction"}),
     Case("aggregation", {**SUM, "changelog-producer": "lookup"}, True),
     Case("aggregation", {**SUM, "deletion-vectors.enabled": "true", "changelog-producer": "lookup"}, True),
     Case("first-row", {}, True),

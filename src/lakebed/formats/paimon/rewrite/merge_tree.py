@@ -101,6 +101,9 @@ class MergeTree:
         all_runs = few_runs(self._runs(members, short), files.joined, schema, rules.options.spill.folder)
         for piece in merge_sorted(all_runs, rules.schema.trimmed_primary_keys):
             order, runs = files.piece_order(piece)
+            if folding.keeps_last and not action.notes_changes:  # the winner is known before any value is fetched
+                yield Merged(piece.select(columns).take(pa.array(order[runs.last])))
+                continue
             piece = piece.take(pa.array(order)).combine_chunks()
             numbers = piece.column(_FILE).to_numpy()
             versions = Versions(piece.select(columns), runs, levels[numbers], unit.output_level)

@@ -76,6 +76,11 @@ class Folding:
             compared = tuple(name for name in rules.schema.names if name not in ignored)
         return cls(rules, function, compared)
 
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the last row of each key is the merged one."""
+        return isinstance(self.function, Deduplicate) and not self.rules.lookup.merges_once
+
     def plain(self, versions: Versions) -> Merged:
         """The merged rows alone."""
         if self.rules.lookup.merges_once:
