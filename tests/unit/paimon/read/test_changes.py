@@ -177,6 +177,13 @@ def test_a_partition_with_another_number_of_buckets_is_not_compared(make: Make) 
         lakebed.open(table.location, {"incremental-between-scan-mode": "diff"}).changes(after=1)
 
 
+def test_files_with_some_columns_of_their_rows_are_refused(location: Path) -> None:
+    table = lakebed.open(location, {"data-evolution.enabled": "true"})
+    for act in (table.changes, lambda: table.stream().schema):
+        with pytest.raises(UnsupportedError, match="data-evolution"):
+            act()
+
+
 def test_times(make: Make) -> None:
     table = make(bucket="1")
     table.write(rows(("a", 1, "v", 1)))

@@ -157,6 +157,13 @@ class Steps:
     def __post_init__(self) -> None:
         request = self.request
         refuse_unserved(request.schema, request.options, Use.READ, request.table)
+        if request.options.raw.get("data-evolution.enabled", "").strip().lower() == "true":
+            raise UnsupportedError(
+                "lakebed cannot read changes of tables with option 'data-evolution.enabled'",
+                table=request.table,
+                why="a commit may write some columns of rows that other files hold",
+                todo="Compare snapshots that you read with table.read",
+            )
         if request.schema.primary_keys:
             merge_function(request.schema, request.options)
         elif request.options[opt.SEQUENCE_NUMBERS]:
