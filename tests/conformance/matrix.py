@@ -172,6 +172,9 @@ GRID = (
         "paimon": Cell(("tests/unit/paimon/alter/test_plan.py::", "tests/unit/paimon/alter/test_run.py::",
                         "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::")),
     }),
+    Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
+        "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::",)),
+    }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),

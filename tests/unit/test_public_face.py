@@ -34,7 +34,8 @@ def test_a_table_has_every_verb(verb: str, arguments: list[str]) -> None:
 
 
 def test_the_package_has_its_names() -> None:
-    assert {"open", "create", "LocalEngine", "errors", "example", "callbacks", "hudi", "spark"} <= set(dir(lakebed))
+    names = {"open", "create", "catalog", "LocalEngine", "errors", "example", "callbacks", "hudi", "spark"}
+    assert names <= set(dir(lakebed))
     assert callable(lakebed.hudi.post_commit)
     assert inspect.isclass(lakebed.callbacks.CommitCallback)
     assert inspect.isclass(lakebed.callbacks.TagCallback)

@@ -8,9 +8,7 @@ import typer
 
 TableArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="TABLE", help="Path or URL of the table, or catalog:namespace.table (Iceberg).", show_default=False
-    ),
+    typer.Argument(metavar="TABLE", help="Path or URL of the table, or catalog:namespace.table.", show_default=False),
 ]
 OptionOption = Annotated[
     list[str] | None,

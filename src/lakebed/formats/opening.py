@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError, first_line
+from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.kernel.files import FileInfo, Listing, Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import option_texts
+from lakebed.kernel.rows.columns import schema_of
+from lakebed.verbs.catalog import Catalog
 from lakebed.verbs.native_source import NativeSource
 from lakebed.verbs.table import Table
 
@@ -53,14 +55,14 @@ _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
 
 
 def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
-    """Whether a location is the name `catalog:namespace.table` of an Iceberg table, not a path that looks like one."""
+    """Whether a location is the name `catalog:namespace.table` in a catalog, not a path that looks like one."""
     if not isinstance(location, str) or not _CATALOG_NAME.fullmatch(location):
         return False
     return location.partition(":")[0].lower() not in (*REMOTE_SCHEMES, "file", "hdfs") and not os.path.exists(location)
 
 
 def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] | None = {}) -> Table:
-    """Open the table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
+    """Open the table at a location: a path, a URL, or the name `catalog:namespace.table` in a catalog.
 
         table = lakebed.open("s3://bucket/orders", {"branch": "audit"})
 
@@ -71,6 +73,10 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
     """
     texts = option_texts(options)
     if is_catalog_name(location):
+        paimon = _paimon_catalogs(location, texts)
+        if paimon is not None:
+            opened: Table = paimon.open_named(location, texts)
+            return opened
         named: Table = _class_of("iceberg").of_catalog(location, texts)  # type: ignore[attr-defined]  # Iceberg's only
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
@@ -110,8 +116,12 @@ def create_table(
     """
     texts = option_texts(options)
     kind = _class_of(format)
-    columns = _schema_of(schema)
+    columns = schema_of(schema)
     keys, partitions = _names(primary_key, "primary_key"), _names(partition_by, "partition_by")
+    if is_catalog_name(location) and kind.format == "paimon":
+        catalogs = import_module("lakebed.formats.paimon.catalog_tables")
+        created: Table = catalogs.create_named(location, columns, keys, partitions, texts)
+        return created
     if is_catalog_name(location) and hasattr(kind, "create_in_catalog"):
         named: Table = kind.create_in_catalog(location, columns, keys, partitions, texts)
         return named
@@ -130,6 +140,40 @@ def create_table(
             f"lakebed cannot create {format} tables", todo="The support table in the README shows what works"
         )
     return make(store, columns, keys, partitions, texts)
+
+
+def open_catalog(name: str, options: Mapping[str, object] | None = {}) -> Catalog:
+    """Open a catalog of Paimon tables by its name.
+
+        shop = lakebed.catalog("shop", {"lakebed.catalog.metastore": "filesystem", "lakebed.catalog.warehouse": "out"})
+        shop.tables("sales")
+
+    `options` are the catalog's settings (`lakebed.catalog.*`), the `lakebed.storage.*` keys of the storage client, and
+    options of the tables that it opens. Settings may also be variables of the environment: docs/paimon-upkeep.md.
+
+    Raises UsageError for a catalog without settings, UnsupportedError for one of another format.
+    """
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"{name!r} cannot name a catalog", todo="Give its name as a text")
+    texts = option_texts(options)
+    paimon = _paimon_catalogs(name, texts)
+    if paimon is None:
+        raise UnsupportedError(
+            f"the catalog {name!r} is not one of Paimon tables",
+            why="lakebed lists and changes only those yet",
+            todo="Give the option lakebed.catalog.metastore (filesystem, jdbc or rest), or open an Iceberg catalog's "
+            "tables with lakebed.open",
+        )
+    catalog: Catalog = paimon.PaimonCatalog(name, texts)
+    return catalog
+
+
+def _paimon_catalogs(location: str | os.PathLike[str] | Store, options: Mapping[str, str]) -> Any:
+    """The module of Paimon's catalogs where a name is that of one, else None."""
+    settings = import_module("lakebed.formats.paimon.catalog.settings")
+    if settings.is_configured(str(location).partition(":")[0], options):
+        return import_module("lakebed.formats.paimon.catalog_tables")
+    return None
 
 
 def native_source(name: str) -> NativeSource[Any]:
@@ -165,27 +209,6 @@ def _names(given: Sequence[str] | str | None, argument: str) -> tuple[str, ...]:
                 f"{argument} has a value of type {type(name).__name__}", todo="Give a list of column names"
             )
     return names
-
-
-def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
-    if isinstance(given, pa.Schema):
-        return given
-    if not isinstance(given, Mapping):
-        raise SchemaError(
-            f"the schema has the type {type(given).__name__}",
-            todo='Give a pyarrow.Schema, or a dict such as {"id": "int64", "name": pyarrow.string()}',
-        )
-    fields = []
-    for name, kind in given.items():
-        try:
-            fields.append(pa.field(name, kind))
-        except (TypeError, ValueError, pa.ArrowException) as error:
-            raise SchemaError(
-                f"column {name!r} has an unknown type",
-                why=first_line(error),
-                todo='Give a pyarrow type, or the name of a plain one such as "int64", "string" or "date32"',
-            ) from error
-    return pa.schema(fields)
 
 
 def _class_of(name: str) -> type[Table]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, TableNotFoundError
+from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
 from lakebed.formats.paimon.instants import iso_time, milliseconds
@@ -18,13 +19,21 @@ from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, named, num
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFiles
 from lakebed.kernel.again import LOOKS
 from lakebed.kernel.decoding import decoding
-from lakebed.kernel.files import Listing, Store
+from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.model.instant import Instant
 
 _LOOKS_AT_ONCE = 15
 """The most snapshots that are read at once in the search for a time."""
 
 Position = str | int | Instant | None
+
+
+class Publisher(Protocol):
+    """What commits a snapshot in place of the table's folder: a catalog. Picklable."""
+
+    def __call__(self, branch: str, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> PutOutcome:
+        """Commit a snapshot, whose manifests are written, if its id is free. `entries` are those of its delta."""
+        ...
 
 
 class History:
@@ -36,9 +45,16 @@ class History:
 
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
+        self.publisher: Publisher | None = None
         self._schemas: dict[int, TableSchema] = {}
         self._expected: int | None = None
         self._files = SnapshotFiles(store, branch)
+
+    def on_branch(self, branch: str) -> History:
+        """The history of another branch."""
+        other = History(self.store, branch)
+        other.publisher = self.publisher
+        return other
 
     # ---- schemas ----
 

@@ -327,7 +327,7 @@ class PaimonTable(Table):
         given = {key: value for key, value in self.options.items() if key.lower() != opt.BRANCH.key}
         table = copy.copy(self)
         table.options = Settings({**given, opt.BRANCH.key: parsed[opt.BRANCH]})
-        table._history = History(self.store, parsed[opt.BRANCH])
+        table._history = self._history.on_branch(parsed[opt.BRANCH])
         return table
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:

@@ -29,6 +29,7 @@ class Attempt:
         self, history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
     ) -> None:
         self.latest = latest
+        self.entries: tuple[ManifestEntry, ...] = ()
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         types = [item.type for item in schema.project(schema.partition_keys)]
@@ -42,8 +43,8 @@ class Attempt:
     def write_metadata(self) -> Snapshot:
         """Write the manifests of the new snapshot: all but its own file. CommitConflictError when it may not follow the
         latest one."""
-        entries, next_row = self._with_row_ids(self._entries())
-        snapshot = self._snapshot(entries, next_row)
+        self.entries, next_row = self._with_row_ids(self._entries())
+        snapshot = self._snapshot(self.entries, next_row)
         self._writer.flush()
         return snapshot
 

@@ -94,7 +94,12 @@ class _CommitLoop:
 
     def _claim(self, snapshot: Snapshot, attempt: Attempt) -> Won[Snapshot] | Lost:
         try:
-            outcome = claim_snapshot(self._store, self._history.branch, snapshot)
+            publisher, branch = self._history.publisher, self._history.branch
+            outcome = (
+                claim_snapshot(self._store, branch, snapshot)
+                if publisher is None
+                else publisher(branch, snapshot, attempt.entries)
+            )
         except NotWrittenError:
             self._remove(attempt.written)
             raise

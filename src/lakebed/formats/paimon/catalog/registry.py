@@ -1,0 +1,83 @@
+"""What keeps the names of databases and tables: the interface of all catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakebed.errors import TableExistsError, TableNotFoundError, UsageError
+from lakebed.formats.paimon.catalog.settings import TableName
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.snapshot import Publisher
+from lakebed.kernel.files.credentials import Credentials
+from lakebed.model.alter import Change
+
+Alter = Callable[[str, TableSchema, Sequence[Change]], None]
+"""Commits changes of a branch's schema, which were checked against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table of a catalog: where it is, and who publishes its changes; None: its folder decides."""
+
+    location: str
+    credentials: Credentials
+    publisher: Publisher | None = None
+    alter: Alter | None = None
+
+
+class Registry(Protocol):
+    """The names of a catalog."""
+
+    def databases(self) -> list[str]:
+        """The names of all databases."""
+        ...
+
+    def tables(self, database: str) -> list[str]:
+        """The tables of a database. TableNotFoundError when there is none of that name."""
+        ...
+
+    def create_database(self, name: str) -> None:
+        """Create a database, unless there is one."""
+        ...
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database without tables."""
+        ...
+
+    def find(self, name: TableName) -> Entry:
+        """The entry of a table. TableNotFoundError when there is none."""
+        ...
+
+    def create(self, name: TableName, schema: TableSchema) -> Entry:
+        """Create a table. TableExistsError when there is one."""
+        ...
+
+    def drop(self, name: TableName) -> None:
+        """Remove a table and its files. TableNotFoundError when there is none."""
+        ...
+
+
+def no_table(catalog: str, name: TableName) -> TableNotFoundError:
+    """The error for a table that a catalog does not have."""
+    return TableNotFoundError(
+        f"the catalog {catalog!r} has no table {name.text!r}", todo="Check the spelling, as catalog:database.table"
+    )
+
+
+def no_database(catalog: str, name: str) -> TableNotFoundError:
+    """The error for a database that a catalog does not have."""
+    return TableNotFoundError(f"the catalog {catalog!r} has no database {name!r}", todo="Check the spelling")
+
+
+def table_exists(catalog: str, name: TableName) -> TableExistsError:
+    """The error for a table that there is already."""
+    return TableExistsError(
+        f"the catalog {catalog!r} already has a table {name.text!r}", todo="Open it with lakebed.open"
+    )
+
+
+def not_empty(name: str, tables: Sequence[str]) -> UsageError:
+    """The error for a database that has tables."""
+    return UsageError(f"the database {name!r} has {len(tables)} tables", todo="Drop its tables first")

@@ -1,0 +1,157 @@
+"""A catalog's settings by its name, and the names of tables.
+
+Settings have the keys of Paimon's CatalogOptions. They come from options `lakebed.catalog.KEY`, which take precedence,
+and from environment variables `PAIMON_CATALOG__NAME__KEY`, where two underscores stand for a dot and one for a hyphen,
+as in pyiceberg's variables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakebed.errors import OptionError, UnsupportedError, UsageError
+from lakebed.kernel.options import Option, OptionSet, boolean, one_of
+from lakebed.redaction import keep_secret, names_secret
+
+PREFIX = "lakebed.catalog."
+_VARIABLE = "PAIMON_CATALOG__"
+METASTORE = Option(
+    "metastore",
+    one_of("filesystem", "jdbc", "rest"),
+    "filesystem",
+    "What keeps the names: a folder, a database, a server.",
+)
+WAREHOUSE = Option("warehouse", str, "", "The folder of the tables; for REST the server's name of it.")
+URI = Option("uri", str, "", "JDBC: `jdbc:sqlite:FILE`; REST: the server's address.")
+CATALOG_KEY = Option("catalog-key", str, "jdbc", "JDBC: the name of this catalog among those of the database.")
+LOCK = Option("lock.enabled", boolean, False, "Hold a lock around each commit. Not served.")
+TOKEN = Option("token", str, "", "REST: the token to show.")
+TOKEN_PROVIDER = Option("token.provider", one_of("bear"), "bear", "REST: how to show who asks.")
+DATA_TOKEN = Option("data-token.enabled", boolean, False, "REST: ask the server for the keys of each table's files.")
+PATTERN = re.compile(r"[^/\\:.\s$%]+")
+"""The names that databases and tables may have."""
+_KNOWN = OptionSet(
+    (
+        METASTORE, WAREHOUSE, URI, CATALOG_KEY, LOCK, TOKEN, TOKEN_PROVIDER, DATA_TOKEN,
+        Option("prefix", str, "", "REST: what the server puts before its paths."),
+        *(Option(key, str, "", "Without effect.") for key in (
+            "cache-enabled", "client-pool-size", "case-sensitive", "sync-all-properties", "file-io.allow-cache",
+            "io-cache-enabled", "format-table.enabled",
+        )),
+    ),
+    "Paimon catalogs",
+    ("header.", "cache.", "jdbc.", "table-default.", "dlf."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A catalog's settings. `storage` are the options `lakebed.storage.*` of its files."""
+
+    name: str
+    texts: Mapping[str, str] = field(repr=False)
+    storage: Mapping[str, str] = field(repr=False)
+
+    def __getitem__(self, option: Option[str]) -> str:
+        return str(_KNOWN.parse(self.texts)[option])
+
+    def asks(self, option: Option[bool]) -> bool:
+        """Whether a setting is true."""
+        return bool(_KNOWN.parse(self.texts)[option])
+
+    def needs(self, option: Option[str]) -> str:
+        """A setting that must be there. UsageError without it."""
+        if not self[option]:
+            raise UsageError(
+                f"the catalog {self.name!r} has no {option.key}",
+                todo=f"Give the option {PREFIX}{option.key}, or set {variable(self.name, option.key)}",
+            )
+        return self[option]
+
+    def headers(self) -> dict[str, str]:
+        """The settings `header.*` of a REST catalog."""
+        return {key.removeprefix("header."): text for key, text in self.texts.items() if key.startswith("header.")}
+
+    def table_defaults(self) -> dict[str, str]:
+        """Options that new tables get, from the settings `table-default.*`."""
+        start = "table-default."
+        return {key.removeprefix(start): text for key, text in self.texts.items() if key.startswith(start)}
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """`database.table`."""
+
+    database: str
+    table: str
+
+    @property
+    def text(self) -> str:
+        """The two names with a dot."""
+        return f"{self.database}.{self.table}"
+
+
+def is_configured(name: str, options: Mapping[str, str]) -> bool:
+    """Whether a name is that of a Paimon catalog: an option or a variable says so."""
+    keys = {key.lower() for key in options}
+    if f"{PREFIX}type" in keys:
+        return False
+    return f"{PREFIX}metastore" in keys or bool(_of_environment(name))
+
+
+def settings_of(name: str, options: Mapping[str, str]) -> Settings:
+    """The settings of a catalog. OptionError for an unknown one, UnsupportedError for one that lakebed does not
+    serve."""
+    given = {key.lower().removeprefix(PREFIX): text for key, text in options.items() if key.lower().startswith(PREFIX)}
+    texts = {**_of_environment(name), **given}
+    for key, text in texts.items():
+        if names_secret(key):
+            keep_secret(text)
+    try:
+        _KNOWN.parse(texts)
+    except OptionError as error:
+        error.todo = error.todo or f"Options of a Paimon catalog begin with {PREFIX}"
+        raise
+    settings = Settings(name, texts, {key: text for key, text in options.items() if key.startswith("lakebed.storage.")})
+    if settings.asks(LOCK):
+        raise UnsupportedError(
+            f"the catalog {name!r} asks for a lock, and lakebed takes none",
+            why="it claims the names of snapshots and schemas by conditional puts",
+            todo=f"Leave {PREFIX}{LOCK.key} out where all writers do the same, else write by Paimon's own engines",
+        )
+    return settings
+
+
+def table_name(text: str) -> TableName:
+    """The name of a table. UsageError for what cannot be one."""
+    parts = text.split(".") if isinstance(text, str) else []
+    if len(parts) != 2 or not all(PATTERN.fullmatch(part) for part in parts):
+        raise UsageError(
+            f"{text!r} is not the name of a table in a catalog",
+            todo="Write database.table; the option branch picks a branch",
+        )
+    return TableName(parts[0], parts[1])
+
+
+def database_name(text: object) -> str:
+    """The name of a database. UsageError for what cannot be one."""
+    if not isinstance(text, str) or not PATTERN.fullmatch(text):
+        raise UsageError(f"{text!r} cannot name a database", todo="Use letters, digits, hyphens and underscores")
+    return text
+
+
+def variable(name: str, key: str) -> str:
+    """The environment variable of a setting."""
+    return f"{_VARIABLE}{name}__{key}".replace(".", "__").replace("-", "_").upper()
+
+
+def _of_environment(name: str) -> dict[str, str]:
+    start = f"{_VARIABLE}{name}__".replace("-", "_").upper()
+    return {
+        variable.upper().removeprefix(start).lower().replace("__", ".").replace("_", "-"): text
+        for variable, text in os.environ.items()
+        if variable.upper().startswith(start)
+    }
