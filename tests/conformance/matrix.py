@@ -173,7 +173,7 @@ GRID = (
                         "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::")),
     }),
     Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
-        "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::",)),
+        "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::", "tests/unit/paimon/catalog/test_rest.py::")),
     }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),

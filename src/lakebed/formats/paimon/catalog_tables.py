@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.alter.run import alter_table
 from lakebed.formats.paimon.catalog.filesystem import FileSystemRegistry
 from lakebed.formats.paimon.catalog.jdbc import JdbcRegistry
 from lakebed.formats.paimon.catalog.registry import Entry, Registry
+from lakebed.formats.paimon.catalog.rest import RestRegistry
 from lakebed.formats.paimon.catalog.settings import (
     METASTORE,
     PREFIX,
@@ -27,9 +30,14 @@ from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.files import open_store
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
+from lakebed.model.alter import AlterResult, Change
+from lakebed.model.upkeep import RollbackResult
 from lakebed.verbs.catalog import Catalog
+from lakebed.verbs.table import Position
 
-_REGISTRIES: Mapping[str, Callable[[Settings], Registry]] = {"filesystem": FileSystemRegistry, "jdbc": JdbcRegistry}
+_REGISTRIES: Mapping[str, Callable[[Settings], Registry]] = {
+    "filesystem": FileSystemRegistry, "jdbc": JdbcRegistry, "rest": RestRegistry,
+}  # fmt: skip
 
 
 class CatalogTable(PaimonTable):
@@ -37,14 +45,30 @@ class CatalogTable(PaimonTable):
 
     _name: TableName
     _registry: Registry
+    _entry: Entry
 
     @classmethod
     def named(cls, registry: Registry, name: TableName, entry: Entry, options: Mapping[str, str]) -> Self:
         """The table of an entry."""
         table = cls(open_store(entry.location, credentials=entry.credentials), options)
-        table._name, table._registry = name, registry
+        table._name, table._registry, table._entry = name, registry, entry
         table._history.publisher = entry.publisher
         return table
+
+    def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
+        """Make the next version of the branch's schema, by the catalog where it does that itself."""
+        return alter_table(self._history, changes, dry_run, self._entry.alter)
+
+    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+        """As for other tables. UnsupportedError where the catalog commits snapshots."""
+        if self._entry.publisher is not None:
+            raise UnsupportedError(
+                f"{self._name.text} is not rolled back by lakebed",
+                table=self.location,
+                why="its catalog commits the snapshots, and keeps the newest",
+                todo="Roll it back by Paimon's own engines, or tag the snapshot and read it",
+            )
+        return super().rollback(to, dry_run)
 
     def remove_without_commits(self) -> None:
         """Remove the table, which was just created, from its catalog."""

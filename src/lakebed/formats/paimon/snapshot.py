@@ -31,7 +31,9 @@ Position = str | int | Instant | None
 class Publisher(Protocol):
     """What commits a snapshot in place of the table's folder: a catalog. Picklable."""
 
-    def __call__(self, branch: str, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> PutOutcome:
+    def __call__(
+        self, branch: str, snapshot: Snapshot, entries: Sequence[ManifestEntry], schema: TableSchema
+    ) -> PutOutcome:
         """Commit a snapshot, whose manifests are written, if its id is free. `entries` are those of its delta."""
         ...
 

@@ -6,11 +6,14 @@ applies its changes to that version, and may find that they do not hold any more
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lakebed.errors import CommitUnknownError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.alter.plan import altered, checked_changes
+from lakebed.formats.paimon.alter.requests import requests_of
 from lakebed.formats.paimon.codec.schema_json import schema_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.loop import retry_policy
@@ -22,9 +25,12 @@ from lakebed.kernel.commit.retry import Lost, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.model.alter import AlterResult
 
+Send = Callable[[str, Sequence[Mapping[str, Any]]], None]
+"""Commits changes of a branch by a catalog."""
 
-def alter_table(history: History, changes: object, dry_run: bool = False) -> AlterResult:
-    """Make the next version of a branch's schema, in one step.
+
+def alter_table(history: History, changes: object, dry_run: bool = False, send: Send | None = None) -> AlterResult:
+    """Make the next version of a branch's schema, in one step. `send` has a catalog do it.
 
     Raises what `altered` raises, UsageError for what is no change, and CommitUnknownError when the store does not say
     whether the version was made.
@@ -42,6 +48,9 @@ def alter_table(history: History, changes: object, dry_run: bool = False) -> Alt
         result = AlterResult(planned.lines, shown, str(schema.id + 1), dry_run, planned.notes)
         if dry_run:
             return Won(result)
+        if send is not None:
+            send(history.branch, requests_of(schema, wanted, history.latest() is not None))
+            return Won(replace(result, version=str(history.latest_schema().id)))
         version = replace(new, id=schema.id + 1, time_millis=clock.now_ms())
         outcome = claim(store, schema_path(history.branch, version.id), schema_to_json(version))
         if outcome is PutOutcome.EXISTS:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from lakebed.errors import TableExistsError, TableNotFoundError, UsageError
 from lakebed.formats.paimon.catalog.settings import TableName
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.snapshot import Publisher
 from lakebed.kernel.files.credentials import Credentials
-from lakebed.model.alter import Change
 
-Alter = Callable[[str, TableSchema, Sequence[Change]], None]
-"""Commits changes of a branch's schema, which were checked against it."""
+Alter = Callable[[str, Sequence[Mapping[str, Any]]], None]
+"""Commits changes of a branch's schema, in the form of Paimon's SchemaChange."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.kernel.options import Option, OptionSet, boolean, one_of
@@ -61,6 +62,11 @@ class Settings:
     def asks(self, option: Option[bool]) -> bool:
         """Whether a setting is true."""
         return bool(_KNOWN.parse(self.texts)[option])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        texts = {key: text for key, text in self.texts.items() if not names_secret(key)}
+        storage = {key: text for key, text in self.storage.items() if not names_secret(key)}
+        return _without_secrets, (self.name, texts, storage)
 
     def needs(self, option: Option[str]) -> str:
         """A setting that must be there. UsageError without it."""
@@ -123,6 +129,20 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
             todo=f"Leave {PREFIX}{LOCK.key} out where all writers do the same, else write by Paimon's own engines",
         )
     return settings
+
+
+def with_server(given: Settings, answer: Mapping[str, Any]) -> Settings:
+    """The settings of a REST catalog: the server's defaults, those that are given, the server's overrides. What is not
+    known of the server's is left out."""
+    texts: dict[str, str] = {}
+    for some in (answer.get("defaults") or {}, given.texts, answer.get("overrides") or {}):
+        texts.update({str(key): str(text) for key, text in some.items() if text is not None and _KNOWN.knows(str(key))})
+    return Settings(given.name, texts, given.storage)
+
+
+def _without_secrets(name: str, texts: Mapping[str, str], storage: Mapping[str, str]) -> Settings:
+    """Settings in another process, which takes secrets from its environment."""
+    return Settings(name, {**_of_environment(name), **texts}, storage)
 
 
 def table_name(text: str) -> TableName:

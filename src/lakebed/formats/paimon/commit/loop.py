@@ -98,7 +98,7 @@ class _CommitLoop:
             outcome = (
                 claim_snapshot(self._store, branch, snapshot)
                 if publisher is None
-                else publisher(branch, snapshot, attempt.entries)
+                else publisher(branch, snapshot, attempt.entries, self._schema)
             )
         except NotWrittenError:
             self._remove(attempt.written)

@@ -1,0 +1,161 @@
+"""A REST catalog: its protocol, commits by the server, keys for files, refusals."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    NotWrittenError,
+    RetryableError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from lakebed.formats.paimon.catalog import server as rest_server
+from tests.tables.paimon.rest_server import Warehouse, serving
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string()), pa.field("dt", pa.date32(), False)])
+ROWS = pa.table({"id": [1, 2], "v": ["x", "y"], "dt": pa.array([0, 1], pa.int32()).cast(pa.date32())}, SCHEMA)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return Warehouse(tmp_path / "w", token="who-i-am")
+
+
+@pytest.fixture
+def options(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    monkeypatch.setattr(rest_server, "_WAITS", (0.0, 0.0))
+    monkeypatch.setenv("PAIMON_CATALOG__SHOP__TOKEN", "who-i-am")
+    with serving(warehouse) as uri:
+        yield {"lakebed.catalog.metastore": "rest", "lakebed.catalog.uri": uri, "lakebed.catalog.warehouse": "w 1"}
+
+
+def made(options: dict[str, str]) -> lakebed.Table:
+    shop = lakebed.catalog("shop", options)
+    return shop.create("sales.orders", SCHEMA, ["dt", "id"], ["dt"], {"bucket": 1, "metastore.partitioned-table": True})
+
+
+def test_names(options: dict[str, str], warehouse: Warehouse) -> None:
+    shop = lakebed.catalog("shop", options)
+    for name in ("a", "b", "c"):
+        shop.create(f"db.{name}", SCHEMA)
+    shop.create_database("db")
+    assert shop.databases() == ["db"] and shop.tables("db") == ["a", "b", "c"]
+    with pytest.raises(TableExistsError):
+        shop.create("db.a", SCHEMA)
+    with pytest.raises(UsageError, match="3 tables"):
+        shop.drop_database("db")
+    for name in ("a", "b", "c"):
+        shop.drop(f"db.{name}")
+    with pytest.raises(TableNotFoundError, match=r"no table 'db\.a'"):
+        shop.open("db.a")
+    shop.drop_database("db")
+    with pytest.raises(TableNotFoundError, match="no database 'db'"):
+        shop.tables("db")
+
+
+def test_the_server_commits(options: dict[str, str], warehouse: Warehouse) -> None:
+    """Every snapshot goes through the server, with what it changes in each partition."""
+    made(options)
+    table = lakebed.open("shop:sales.orders", options)
+    table.write(ROWS)
+    table.write(ROWS.slice(1), mode="delete")
+    assert table.read(["id"]).read_all().to_pylist() == [{"id": 1}]
+    commits = [body for _, path, body in warehouse.asked if path.endswith("/sales/tables/orders/commit")]
+    assert [commit["snapshot"]["id"] for commit in commits] == [1, 2]
+    first = commits[0]["statistics"]
+    assert [(one["spec"], one["recordCount"], one["fileCount"], one["totalBuckets"]) for one in first] == [
+        ({"dt": "0"}, 1, 1, 1), ({"dt": "1"}, 1, 1, 1),
+    ]  # fmt: skip
+    assert all(one["fileSizeInBytes"] > 100 and one["lastFileCreationTime"] > 10**12 for one in first)
+    with pytest.raises(UnsupportedError, match="not rolled back"):
+        table.rollback(1)
+
+
+def test_a_table_that_was_made_again_gets_no_commit(options: dict[str, str]) -> None:
+    table = made(options)
+    lakebed.catalog("shop", options).drop("sales.orders")
+    made(options)
+    with pytest.raises(NotWrittenError, match="another table"):
+        table.write(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "error"),
+    [(500, False, CommitUnknownError), (503, True, None), (403, False, NotWrittenError), (302, False, NotWrittenError),
+     (409, False, CommitConflictError)],
+)  # fmt: skip
+def test_answers_to_a_commit(
+    options: dict[str, str], warehouse: Warehouse, status: int, after: bool, error: type[Exception] | None
+) -> None:
+    table = made({**options, "commit.max-retries": "1", "commit.min-retry-wait": "1"})
+    warehouse.faults["POST", "/commit"] = status, after
+    if error is None:
+        table.write(ROWS)  # the snapshot is there, whatever the answer was
+    else:
+        with pytest.raises(error):
+            table.write(ROWS)
+    warehouse.faults.clear()
+    assert table.read().read_all().num_rows == (2 if error is None else 0)
+
+
+def test_the_server_alters(options: dict[str, str], warehouse: Warehouse) -> None:
+    table = made(options)
+    table.write(ROWS)
+    changes = [
+        lakebed.rename_column("v", "text"),
+        lakebed.add_column("w", "DECIMAL(5, 2)", default="1.5", comment="of it", after="TEXT"),
+        lakebed.set_option("num-levels", 3),
+    ]
+    assert table.alter(changes, dry_run=True).version == "1" and "text" not in table.schema.names
+    assert table.alter(changes).version == "1"
+    assert table.schema.names == ["id", "text", "dt", "w"]
+    assert warehouse.asked[-1][2]["changes"] == [
+        {"action": "renameColumn", "fieldNames": ["v"], "newName": "text"},
+        {"action": "addColumn", "fieldNames": ["w"], "dataType": "DECIMAL(5, 2)", "comment": "of it",
+         "move": {"fieldName": "w", "referenceFieldName": "text", "type": "AFTER"}},
+        {"action": "updateColumnDefaultValue", "fieldNames": ["w"], "newDefaultValue": "1.5"},
+        {"action": "setOption", "key": "num-levels", "value": "3"},
+    ]  # fmt: skip
+    with pytest.raises(StorageError, match="unknown action"):
+        table.alter(lakebed.drop_column("w"))
+
+
+def test_keys_of_files(options: dict[str, str], warehouse: Warehouse) -> None:
+    made(options)
+    keys = {"s3.access-key": "A", "s3.secret-key": "very-secret", "s3.endpoint": "http://localhost:1"}
+    warehouse.data_token = {"token": keys, "expiresAtMillis": 10}
+    shop = lakebed.catalog("shop", options)
+    entry = shop._registry.find(shop.open("sales.orders")._name)  # type: ignore[attr-defined]
+    assert entry.credentials.secret["aws_secret_access_key"] == "very-secret"
+    assert entry.credentials.plain["aws_endpoint"] == "http://localhost:1"
+    again = pickle.loads(pickle.dumps(entry.credentials))
+    assert not again.secret and again.renewal()["lakebed.storage.setting.aws_access_key_id"] == "A"
+    assert b"very-secret" not in pickle.dumps(entry) and b"who-i-am" not in pickle.dumps(entry)
+    warehouse.data_token = {"token": {"fs.oss.accessKeyId": "A"}}
+    with pytest.raises(UnsupportedError, match=r"fs\.oss\.accessKeyId"):
+        shop.open("sales.orders")
+
+
+def test_a_server_that_refuses_or_is_not_there(options: dict[str, str], warehouse: Warehouse) -> None:
+    with pytest.raises(StorageError, match=r"who are you \(HTTP 401\)"):
+        lakebed.catalog("other", {**options, "lakebed.catalog.token": "wrong"}).databases()
+    warehouse.faults["GET", "/databases"] = 503, False
+    with pytest.raises(StorageError, match="HTTP 503"):
+        lakebed.catalog("shop", options).databases()
+    with pytest.raises(RetryableError, match="did not answer"):
+        lakebed.catalog("shop", {**options, "lakebed.catalog.uri": "http://127.0.0.1:9"}).databases()
+    for uri in ("file:///etc", "ftp://x"):
+        with pytest.raises(UsageError, match="http"):
+            lakebed.catalog("shop", {**options, "lakebed.catalog.uri": uri})
