@@ -128,9 +128,7 @@ class TestLacks(LacksConformance):
 
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
-        return [
-            lambda t: t.rewrite(), lambda t: t.archive(),
-        ]  # fmt: skip
+        return [lambda t: t.archive()]
 
 
 def _created(folder: Path) -> Table:

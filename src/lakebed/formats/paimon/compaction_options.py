@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakebed.kernel.options import Option, Options, at_least, boolean, duration_ms, memory_size, one_of
+from lakebed.kernel.options import Option, Options, at_least, boolean, decimal_number, duration_ms, memory_size, one_of
 
 COMPACTION_TRIGGER = Option(
     "num-sorted-run.compaction-trigger",
@@ -111,6 +111,39 @@ COMPRESSION_PER_LEVEL = Option(
 STATS_PER_LEVEL = Option("metadata.stats-mode.per.level", str, "", "Statistics of single levels, for example `0:none`.")
 VECTORS_64 = Option(
     "deletion-vectors.bitmap64", boolean, False, "Write deletion vectors of 64 bits, as Iceberg has them."
+)
+DELETE_RATIO = Option(
+    "compaction.delete-ratio-threshold",
+    decimal_number,
+    0.2,
+    "A file of a table without a primary key is rewritten when more than this part of its rows are deleted.",
+)
+CLUSTERING_COLUMNS = Option(
+    "clustering.columns",
+    str,
+    "",
+    "Columns that a rewrite with `order_strategy=auto` sorts by, separated by commas.",
+    aliases=("sink.clustering.by-columns",),
+)
+CLUSTERING_STRATEGY = Option(
+    "clustering.strategy",
+    one_of("auto", "zorder", "hilbert", "order"),
+    "auto",
+    "How it sorts: by a curve or by one column after the other. `auto`: one column in order, up to 4 by z-order, more "
+    "by a Hilbert curve.",
+    aliases=("sink.clustering.strategy",),
+)
+POSTPONE_TARGET_ROWS: Option[Any] = Option(
+    "postpone.target-row-num-per-bucket",
+    at_least(1),
+    None,
+    "Postponed rows per bucket of a partition that gets its first real buckets.",
+)
+POSTPONE_TARGET_SIZE = Option(
+    "postpone.target-size-per-bucket",
+    memory_size,
+    1 << 30,
+    "Postponed bytes per bucket of a partition that gets its first real buckets, unless rows are given.",
 )
 RECORD_EXPIRE_TIME: Option[Any] = Option(
     "record-level.expire-time",

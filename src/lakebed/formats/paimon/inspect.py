@@ -206,7 +206,7 @@ class Inspection:
                 Health.ATTENTION,
                 f"{files} small files in {len(with_small_files)} buckets",
                 f"each read opens them; {least} in a bucket justify a compaction ({opt.COMPACTION_MIN_FILES.key})",
-                "Compact with Paimon's own engine: lakebed cannot compact append tables yet",
+                "table.rewrite()",
             )
 
     def _upkeep(self) -> Iterator[Finding]:

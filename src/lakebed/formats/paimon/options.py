@@ -202,11 +202,10 @@ DYNAMIC_INITIAL_BUCKETS = _optional(
     "dynamic-bucket.initial-buckets", at_least(1), "Buckets of a partition that are filled at once in the beginning."
 )
 DYNAMIC_ASSIGNERS = _optional("dynamic-bucket.assigner-parallelism", at_least(1), "How many tasks assign buckets.")
-POSTPONE_DEFAULT_BUCKETS = Option(
+POSTPONE_DEFAULT_BUCKETS = _optional(
     "postpone.default-bucket-num",
     at_least(1),
-    1,
-    "Buckets of a partition whose postponed rows get their first real buckets.",
+    "Buckets of a partition whose postponed rows get their first real buckets; by default their rows or bytes decide.",
 )
 ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
 SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "How many of the newest snapshots never expire.")
@@ -238,7 +237,7 @@ WRITE_ONLY = Option(
     aliases=("write.compaction-skip",),
 )
 COMPACTION_MIN_FILES = Option(
-    "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` reports."
+    "compaction.min.file-num", at_least(1), 5, "Small files of a table without a primary key that are compacted."
 )
 CHANGELOG_MIN = _optional(
     "changelog.num-retained.min", at_least(1), "Changelogs at least that are kept beyond their snapshots."

@@ -226,16 +226,17 @@ class PaimonTable(Table):
         engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:
-        """Compact the buckets of a table, in one COMPACT commit. The rows of postponed buckets (`bucket=-2`) move into
+        """Compact the files of a table, in one COMPACT commit. The rows of postponed buckets (`bucket=-2`) move into
         real buckets, which makes them visible.
 
-        `where` picks partitions. The option `compact_strategy` is `full` or `minor`; others are table options for this
-        call. Raises CommitConflictError when another compaction was faster.
+        `where` picks partitions. The option `compact_strategy` is `full` or `minor`, `order_strategy` sorts, and
+        `bucket` moves rows into that number of buckets; others are table options for this call. Raises
+        CommitConflictError when another compaction was faster.
         """
         own, given = rewrite_options.split(options)
         table = self._on_branch(given)
         schema = table._history.schema_and_hints(earliest=False)
-        return rewrite_files(table._history, schema, table._options(schema, given), where, own, dry_run, engine)
+        return rewrite_files(table._history, schema, table._options(schema, given), where, own, given, dry_run, engine)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

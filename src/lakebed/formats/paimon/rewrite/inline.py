@@ -134,7 +134,8 @@ class InlineCompaction:
         old_rows = None if commits is None else self._oldest_fresh(history, latest, commits)
         committed = {entry.file.file_name for entry in entries}
         tasks: list[BucketTask] = []
-        for bucket in buckets_of(self.compactor, [*entries, *new], self._vectors(indexes)):
+        rules = self._rules
+        for bucket in buckets_of(store, rules.schema, rules.options.table, [*entries, *new], self._vectors(indexes)):
             place = (bucket.entries[0].partition, bucket.entries[0].bucket)
             waiting = self._waiting.get(place, set())
             waiting -= committed

@@ -17,7 +17,16 @@ STRATEGY = Option(
     "`full` compacts every bucket whole. `minor` takes what a commit of a writer would take.",
 )
 
-OPTIONS = OptionSet((STRATEGY,), "a rewrite of Paimon files", prefixes=())
+ORDER_STRATEGY = Option(
+    "order_strategy",
+    one_of("none", "order", "zorder", "hilbert", "auto"),
+    "none",
+    "How all rows of a partition are sorted; `auto`: by `clustering.strategy`. Only tables without a primary key and "
+    "without buckets.",
+)
+ORDER_BY = Option("order_by", str, "", "The columns to sort by; by default `clustering.columns`.")
+
+OPTIONS = OptionSet((STRATEGY, ORDER_STRATEGY, ORDER_BY), "a rewrite of Paimon files", prefixes=())
 """The keys that only a rewrite has."""
 
 

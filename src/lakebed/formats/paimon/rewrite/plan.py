@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -23,20 +24,26 @@ from lakebed.formats.paimon.read.split import DeletionFile
 from lakebed.formats.paimon.rewrite.task import BucketCompactor, BucketTask
 from lakebed.formats.paimon.rewrite.unit import Action, CompactionUnit
 from lakebed.kernel import clock
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class CompactionPlan:
-    """The buckets to compact, what is said of each, and what is left."""
+class CompactionPlan(Generic[T]):
+    """The tasks of a compaction, what is said of each, and what is left."""
 
-    tasks: tuple[BucketTask, ...]
+    tasks: tuple[T, ...]
     groups: tuple[RewriteGroup, ...]
     skipped: tuple[Skipped, ...]
 
 
-def plan_compaction(compactor: BucketCompactor, snapshot: Snapshot | None, where: Where, minor: bool) -> CompactionPlan:
+def plan_compaction(
+    compactor: BucketCompactor, snapshot: Snapshot | None, where: Where, minor: bool
+) -> CompactionPlan[BucketTask]:
     """Plan the compaction of the buckets of a snapshot: whole, or (`minor`) by the rules of a writer.
 
     `where` may name partition columns only, else UsageError.
@@ -50,7 +57,7 @@ def plan_compaction(compactor: BucketCompactor, snapshot: Snapshot | None, where
     tasks: list[BucketTask] = []
     groups: list[RewriteGroup] = []
     skipped: list[Skipped] = []
-    for bucket in buckets_of(compactor, chosen, indexes):
+    for bucket in buckets_of(history.store, schema, compactor.rules.options.table, chosen, indexes):
         unit = bucket.unit(compactor, minor)
         if unit is None:
             skipped.append(Skipped(bucket.folder, _why_left(bucket, minor)))
@@ -79,22 +86,27 @@ class LiveBucket:
         files = [entry.file for entry in self.entries]
         if minor:
             return compactor.rules.picked(files, clock.now_ms())
-        return compactor.rules.full(files, {*self._deletions()}, compactor.expired)
+        return compactor.rules.full(files, {*self.deletions()}, compactor.expired)
 
     def task(self, unit: CompactionUnit) -> BucketTask:
         """The task that compacts a unit of it."""
         first = self.entries[0]
         return BucketTask(
-            first.partition, first.bucket, first.total_buckets, self.folder, unit, self._deletions(), self.indexes
+            first.partition, first.bucket, first.total_buckets, self.folder, unit, self.deletions(), self.indexes
         )
 
-    def _deletions(self) -> Mapping[str, DeletionFile]:
+    def deletions(self) -> Mapping[str, DeletionFile]:
+        """The deletion vectors of its files, by their names."""
         first = self.entries[0]
         return deletion_files(self.indexes).get((first.partition, first.bucket), {})
 
 
 def buckets_of(
-    compactor: BucketCompactor, entries: Sequence[ManifestEntry], indexes: Sequence[IndexManifestEntry]
+    store: Store,
+    schema: TableSchema,
+    options: Options,
+    entries: Sequence[ManifestEntry],
+    indexes: Sequence[IndexManifestEntry],
 ) -> Iterator[LiveBucket]:
     """Live files by bucket, in the order of their first files."""
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
@@ -104,8 +116,7 @@ def buckets_of(
     for index in indexes:
         if index.index_type == DELETION_VECTORS:
             vectors.setdefault((index.partition, index.bucket), []).append(index)
-    rules = compactor.rules
-    folders = PartitionFolders.of(compactor.history.store, rules.schema, rules.options.table)
+    folders = PartitionFolders.of(store, schema, options)
     folders.look(partition for partition, _ in buckets)
     for place, of_bucket in buckets.items():
         folder = bucket_folder(folders.of_row(place[0]), place[1])

@@ -1,7 +1,8 @@
 """The compaction of postponed buckets: one COMPACT commit moves their rows into real buckets, where they are visible.
 
-Rules: Paimon's Flink CompactAction for bucket=-2 and RewritePostponeBucketCommittableOperator. A partition keeps the
-number of buckets that it has; a new one gets `postpone.default-bucket-num`. Files are replayed in the order of their
+Rules: Paimon's Flink CompactAction for bucket=-2 and RewritePostponeBucketCommittableOperator; PostponeUtils of the
+newest release. A partition keeps the number of buckets that it has; of a new one an option, its rows or its bytes
+decide. Files are replayed in the order of their
 creation, so that the newest row of a key wins, whichever writer it came from. In tables whose batch reads leave level 0
 out, buckets are compacted fully.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, UsageError
+from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
@@ -80,17 +82,15 @@ class PostponeRewrite:
         refuse_unserved(schema, options, Use.WRITE, table)
         latest = history.latest()
         live = live_files(history.store, latest)
-        buckets = opt.table_options(options.raw, {opt.BUCKET.key: str(options[opt.POSTPONE_DEFAULT_BUCKETS])})
+        chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
         counts = real_buckets(live)
+        counts |= first_buckets([entry for entry in chosen if entry.partition not in counts], options)
+        buckets = opt.table_options(options.raw, {opt.BUCKET.key: str(options[opt.POSTPONE_DEFAULT_BUCKETS] or 1)})
         state = WriteState(greatest_sequences(e for e in live if e.bucket >= 0), counts, {}, latest.id if latest else 0)
         user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         target = TaskTarget(history.store, schema, WriteOptions.of(schema, buckets), RowKindRule(), state, user)
-        chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
-        return cls(
-            history,
-            target,
-            tuple(_partitions(chosen, counts, PartitionFolders.of(history.store, schema, options), buckets)),
-        )
+        folders = PartitionFolders.of(history.store, schema, options)
+        return cls(history, target, tuple(_partitions(chosen, counts, folders)))
 
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
         """Write and commit; `engine` None: in threads. CommitConflictError when another compaction was faster; nothing
@@ -169,15 +169,25 @@ def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema,
     return kept_entries(entries, predicate, schema)
 
 
+def first_buckets(postponed: Sequence[ManifestEntry], options: Options) -> dict[bytes, int]:
+    """The number of buckets of partitions that have no real ones, by their postponed files: the number that an option
+    names, else by their rows where there is a target for these, else by their bytes."""
+    default, rows = options[opt.POSTPONE_DEFAULT_BUCKETS], options[compaction.POSTPONE_TARGET_ROWS]
+    target = rows or max(1, options[compaction.POSTPONE_TARGET_SIZE])
+    amounts: dict[bytes, int] = {}
+    for entry in postponed:
+        amount = entry.file.row_count if rows else entry.file.file_size
+        amounts[entry.partition] = amounts.get(entry.partition, 0) + amount
+    return {partition: default or max(1, -(-amount // target)) for partition, amount in amounts.items()}
+
+
 def _partitions(
-    entries: Sequence[ManifestEntry], counts: Mapping[bytes, int], folders: PartitionFolders, options: Options
+    entries: Sequence[ManifestEntry], counts: Mapping[bytes, int], folders: PartitionFolders
 ) -> Iterator[PostponedPartition]:
     grouped: dict[bytes, list[DataFileMeta]] = {}
     for entry in entries:
         grouped.setdefault(entry.partition, []).append(entry.file)
     for partition, files in grouped.items():
         folder = folders.of_row(partition)
-        buckets = counts.get(partition, options[opt.BUCKET])
-        yield PostponedPartition(
-            partition, folder, buckets, tuple(sorted(files, key=lambda file: file.creation_time or 0))
-        )
+        ordered = tuple(sorted(files, key=lambda file: file.creation_time or 0))
+        yield PostponedPartition(partition, folder, counts[partition], ordered)

@@ -1,4 +1,4 @@
-"""A rewrite of a table with a primary key: planned, run on an engine, committed in one COMPACT snapshot.
+"""A rewrite of a table: planned, run on an engine, committed in one COMPACT snapshot.
 
 Rules: Paimon's CompactAction and FileStoreCommitImpl. Writers may append meanwhile: what they add stays as it is. Of
 two compactions of the same files one is committed, and the other is a conflict and leaves nothing behind.
@@ -7,8 +7,9 @@ two compactions of the same files one is committed, and the other is a conflict 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.paimon import options as opt
@@ -19,9 +20,13 @@ from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
-from lakebed.formats.paimon.rewrite.options import STRATEGY
+from lakebed.formats.paimon.rewrite.append_plan import plan_append_compaction
+from lakebed.formats.paimon.rewrite.append_task import AppendCompactor
+from lakebed.formats.paimon.rewrite.arrange import order_of
+from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, plan_compaction
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
+from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale
 from lakebed.formats.paimon.rewrite.task import BucketCompactor
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
@@ -34,86 +39,118 @@ from lakebed.kernel.predicates.where import Where
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import RewriteResult
 
+Messages = PaimonMessage | tuple[PaimonMessage, ...]
+
 
 def rewrite_files(
-    history: History, schema: TableSchema, options: Options, where: Where, own: Options, dry_run: bool,
-    engine: Engine | None,
+    history: History, schema: TableSchema, options: Options, where: Where, own: Options, given: Mapping[str, str],
+    dry_run: bool, engine: Engine | None,
 ) -> RewriteResult:  # fmt: skip
-    """Rewrite the files of a table by its bucket mode. `own` are the options that only a rewrite has.
+    """Rewrite the files of a table by its bucket mode. `own` are the options that only a rewrite has, `given` the
+    table options of the call: `bucket` among them rescales.
 
-    Raises UnsupportedError for tables that lakebed does not compact, CommitConflictError when another writer was
-    faster; nothing is left behind then.
+    Raises UnsupportedError for what lakebed does not compact, CommitConflictError when another writer was faster;
+    nothing is left behind then.
     """
-    if bucket_mode(schema, options) is BucketMode.POSTPONE_MODE:
-        return PostponeRewrite.plan(history, schema, options, where).run(dry_run, engine)
-    if not schema.primary_keys:
+    table, mode = history.store.location, bucket_mode(schema, options)
+    if own[ORDER_STRATEGY] != "none" and mode is not BucketMode.BUCKET_UNAWARE:
         raise UnsupportedError(
-            "lakebed cannot rewrite Paimon tables without a primary key",
-            table=history.store.location,
-            todo="Compact this table with Paimon's own engine",
+            f"lakebed cannot sort the files of a table of bucket mode {mode}",
+            table=table,
+            todo="Leave order_strategy out: only tables without a primary key and without buckets are sorted",
         )
-    return PrimaryKeyRewrite.planned(history, schema, options, where, own[STRATEGY] == "minor").run(dry_run, engine)
+    rescales = opt.BUCKET.key in map(str.lower, given)
+    if mode is BucketMode.POSTPONE_MODE and not rescales:
+        return PostponeRewrite.plan(history, schema, options, where).run(dry_run, engine)
+    refuse_unserved(schema, options, Use.WRITE, table)
+    if not schema.primary_keys:
+        _refuse_append(schema, options, table)
+    minor, user = own[STRATEGY] == "minor", f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
+    order = order_of(own, options, schema, table)
+
+    @looks_again
+    def planned() -> Compaction:
+        latest, write_options = history.latest(), WriteOptions.of(schema, options)
+        if rescales:
+            moves = plan_rescale(history, schema, options, latest, where)
+            return Compaction(history, schema, options, user, Rescaler.of(history, schema, options, user), moves)
+        if not schema.primary_keys:
+            append = AppendCompactor(history, schema, write_options, order)
+            packed = plan_append_compaction(append, latest, where, minor)
+            return Compaction(history, schema, options, user, append, packed)
+        compactor = BucketCompactor.of(history, CompactionRules.of(schema, write_options))
+        plan = plan_compaction(compactor, latest, where, minor)
+        return Compaction(history, schema, options, user, compactor, plan)
+
+    return planned().run(dry_run, engine)
+
+
+def _refuse_append(schema: TableSchema, options: Options, table: str) -> None:
+    """Raise UnsupportedError for a table without a primary key whose files lakebed cannot rewrite."""
+    refused = {
+        opt.ROW_TRACKING.key: (options[opt.ROW_TRACKING], "it would give each row another id"),
+        "clustering.incremental": (
+            options.raw.get("clustering.incremental", "").lower() == "true",
+            "the levels of its files say how far they are clustered",
+        ),
+    }
+    for key, (is_set, why) in refused.items():
+        if is_set:
+            raise UnsupportedError(
+                f"lakebed cannot rewrite the files of a table with {key}",
+                table=table,
+                why=why,
+                todo="Compact this table with Paimon's own engine",
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class PrimaryKeyRewrite:
-    """A planned compaction of one branch."""
+class Compaction:
+    """A planned compaction of one branch. `work` does one task of the plan, and `user` commits."""
 
-    compactor: BucketCompactor
-    plan: CompactionPlan
-
-    @classmethod
-    @looks_again
-    def planned(
-        cls, history: History, schema: TableSchema, options: Options, where: Where, minor: bool
-    ) -> PrimaryKeyRewrite:
-        """Decide what to do; nothing is changed. `minor`: by the rules of a writer, else whole buckets.
-
-        Raises UsageError for a `where` that names other columns than those of partitions, UnsupportedError and
-        OptionError for tables and options that lakebed does not write.
-        """
-        refuse_unserved(schema, options, Use.WRITE, history.store.location)
-        compactor = BucketCompactor.of(history, CompactionRules.of(schema, WriteOptions.of(schema, options)))
-        return cls(compactor, plan_compaction(compactor, history.latest(), where, minor))
+    history: History
+    schema: TableSchema
+    options: Options
+    user: str
+    work: Callable[[Any], Messages]
+    plan: CompactionPlan[Any]
 
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
         """Compact and commit; `engine` None: in threads. Raises CommitConflictError when another writer compacted or
         overwrote the same files; nothing is left behind then."""
-        plan = self.plan
+        plan, options = self.plan, self.options
         if dry_run or not plan.tasks:
-            return self._result({}, dry_run=dry_run)
+            return self._result(None, dry_run=dry_run)
         messages: list[PaimonMessage] = []
-        history, rules = self.compactor.history, self.compactor.rules
         try:
-            messages.extend((engine or LocalEngine()).map(self.compactor, plan.tasks))
+            for done in (engine or LocalEngine()).map(self.work, plan.tasks):
+                messages += done if isinstance(done, tuple) else (done,)
         except BaseException:
-            remove_files(history.store, messages)
+            remove_files(self.history.store, messages)
             raise
-        options = rules.options.table
-        user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        committer = Committer(history, rules.schema, options, CommitOptions(user, named=named_callbacks(options)))
+        commit = CommitOptions(self.user, named=named_callbacks(options))
+        committer = Committer(self.history, self.schema, options, commit)
         try:
             committed = committer.commit(BATCH_IDENTIFIER, messages)
         except CommitConflictError:
             committer.abort(messages)
             raise
-        after = {task.folder: message for task, message in zip(plan.tasks, messages, strict=True)}
-        return self._result(after, (committed.instant,), committed.notes)
+        return self._result(messages, (committed.instant,), committed.notes)
 
     def _result(
         self,
-        done: Mapping[str, PaimonMessage],
+        done: Sequence[PaimonMessage] | None,
         instants: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         dry_run: bool = False,
     ) -> RewriteResult:
         groups = self.plan.groups
-        files = [file for message in done.values() for file in message.compact_after]
+        files = [file for message in done or () for file in message.compact_after]
         return RewriteResult(
             sum(group.files for group in groups),
-            len(files) if done else sum(group.files_after for group in groups),
+            sum(group.files_after for group in groups) if done is None else len(files),
             sum(group.size for group in groups),
-            sum(file.file_size for file in files) if done else sum(group.size_after for group in groups),
+            sum(group.size_after for group in groups) if done is None else sum(file.file_size for file in files),
             len(groups),
             self.plan.skipped,
             dry_run,

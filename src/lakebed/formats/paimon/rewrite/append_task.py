@@ -1,0 +1,134 @@
+"""The task of a compaction of a table without a primary key: files of one bucket put one after the other, or sorted.
+
+Rules: Paimon's AppendCompactTask and BaseAppendFileStoreWrite.compactRewrite. What to compact travels to the engine's
+workers in Paimon's own form, version 2. Deletion vectors are applied, and the index files that had them are replaced by
+one with the vectors of the files that stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.formats.paimon import compaction_options as compaction
+from lakebed.formats.paimon.codec.manifest import SOURCE_COMPACT, DataFileMeta, IndexManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.formats.paimon.commit.serializers import (
+    APPEND_TASK_VERSION,
+    AppendCompactTask,
+    deserialize_append_task,
+    serialize_append_task,
+)
+from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.task import BucketReader
+from lakebed.formats.paimon.rewrite.vectors import BucketVectors
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.bucket import BucketFiles
+from lakebed.formats.paimon.write.files import piece_bytes
+from lakebed.formats.paimon.write.options import WriteOptions
+from lakebed.kernel.sorting import Keys, sorted_batches
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTask:
+    """What one task compacts. It travels as an AppendCompactTask of version 2 and what that leaves out.
+
+    `indexes` are the index files with deletion vectors of the files; `staying` are other files that have vectors there,
+    and `deletions` has the vectors of all of them. `known` names the index files of the bucket at the time of the plan,
+    None where the table has no vectors.
+    """
+
+    task: AppendCompactTask
+    bucket: int
+    total_buckets: int
+    folder: str
+    deletions: Mapping[str, DeletionFile] = field(default_factory=dict)
+    indexes: tuple[IndexManifestEntry, ...] = ()
+    staying: tuple[DataFileMeta, ...] = ()
+    known: frozenset[str] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rest = (getattr(self, item.name) for item in fields(self)[1:])
+        return _received, (serialize_append_task(self.task), *rest)
+
+
+def _received(data: bytes, *rest: Any) -> AppendTask:
+    return AppendTask(deserialize_append_task(APPEND_TASK_VERSION, data), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCompactor:
+    """Compacts files of one table. With an `order` their rows are sorted. Picklable."""
+
+    history: History
+    schema: TableSchema
+    options: WriteOptions
+    order: Keys | None = None
+
+    def __call__(self, task: AppendTask) -> PaimonMessage:
+        """Compact the files of a task. What it wrote is removed when it fails."""
+        store = self.history.store
+        given = task.task
+        files = given.compact_before
+        done = PaimonMessage(
+            given.partition,
+            task.bucket,
+            task.total_buckets,
+            task.folder,
+            compact_before=files,
+            compact_after=self._rewritten(task, given.partition, files),
+            compact_known=task.known,
+        )
+        try:
+            if not task.indexes:
+                return done
+            vectors = BucketVectors(store, task.staying, task.deletions)
+            indexes = vectors.write(given.partition, task.bucket, self.options.table[compaction.VECTORS_64])
+            return replace(done, compact_new_index_files=indexes, compact_deleted_index_files=task.indexes)
+        except BaseException:
+            remove_files(store, [done])
+            raise
+
+    def _rewritten(
+        self, task: AppendTask, partition: bytes, files: tuple[DataFileMeta, ...]
+    ) -> tuple[DataFileMeta, ...]:
+        names = tuple(self.schema.names)
+        split = PaimonSplit(
+            task.folder, 0, partition, task.bucket, task.folder, files, {**task.deletions}, unmerged=True
+        )
+        rows = BucketReader(self.history, self.schema, self.options.table, names, names, None)(split)
+        if self.order is not None:
+            rows = sorted_batches(rows, self.order, folder=self.options.spill.folder)
+        target = BucketFiles(self.history.store, self.schema, self.options)
+        first = min(file.min_sequence_number for file in files)
+        writer = target.writer(task.folder, NameFactory(self.options.data_prefix), sequence=first)
+        try:
+            for piece in _pieces(rows, piece_bytes(self.options.format.target_size) // 2):
+                writer.write(target.file_rows(piece))
+            written = target.metas(writer.close())
+        except BaseException:
+            self.history.store.delete_many(writer.abort())
+            raise
+        return tuple(replace(file, file_source=SOURCE_COMPACT) for file in written)
+
+
+def _pieces(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
+    """Batches joined until they have a good size for a row group."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if not len(batch):
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if size >= least:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()

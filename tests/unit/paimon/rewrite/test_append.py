@@ -1,0 +1,206 @@
+"""Compaction of tables without a primary key: what is packed, sorted, moved into other buckets, and what is left."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import OptionError, UnsupportedError, UsageError
+from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
+from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.snapshot import History
+
+SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.string()), ("v", pa.string())])
+Row = tuple[Any, ...]
+
+
+def entries(table: lakebed.Table) -> list[ManifestEntry]:
+    return live_files(table.store, History(table.store).latest())
+
+
+def files(table: lakebed.Table) -> list[DataFileMeta]:
+    return [entry.file for entry in entries(table)]
+
+
+def rows(numbers: range, p: str = "a") -> pa.Table:
+    columns = [pa.array(numbers, pa.int64()), pa.array([p] * len(numbers)), pa.array([f"v{n}" for n in numbers])]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def contents(table: lakebed.Table) -> list[Row]:
+    return [tuple(row.values()) for row in table.read().read_all().to_pylist()]
+
+
+def create(folder: Path, count: int = 5, **options: str) -> lakebed.Table:
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+    table = lakebed.create(folder / "t", "paimon", SCHEMA, partition_by=["p"], options=given)
+    for number in range(count):
+        table.write(rows(range(number * 4, number * 4 + 4)))
+    return table
+
+
+def test_small_files_become_one(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    table.write(rows(range(3), "b"))
+    before = contents(table)
+    planned = table.rewrite(dry_run=True)
+    assert (planned.files_before, planned.files_after, planned.groups) == (5, 1, 1)
+    assert planned.plan[0].what == "p=a/bucket-0"
+    assert planned.plan[0].reason == "small files: 5 of 5 files are smaller than 187904815 bytes"
+    (left,) = planned.skipped
+    assert (left.what, left.reason) == (
+        "p=b/bucket-0", "1 small files wait until there are 5 (compaction.min.file-num)",
+    )  # fmt: skip
+    assert table.rewrite(where="p = 'b'").instants == ()
+    with pytest.raises(UsageError, match="whole partitions"):
+        table.rewrite(where="k = 1")
+    done = table.rewrite()
+    assert (done.files_before, done.files_after, done.instants) == (5, 1, ("7",))
+    assert sorted(contents(table)) == sorted(before)
+    assert table.history()[-1].action == "compact"
+    assert table.rewrite().instants == ()
+    assert not any("small files" in finding.what for finding in table.inspect().findings)
+
+
+def test_fixed_buckets_keep_the_order_of_their_rows(tmp_path: Path) -> None:
+    table = create(tmp_path, 4, bucket="1", bucket__key="k")
+    assert table.rewrite(options={"compact_strategy": "minor"}).instants == ()
+    assert (
+        table.rewrite(dry_run=True, options={"compact_strategy": "minor", "compaction.min.file-num": "2"}).files_before
+        == 2
+    )
+    assert table.rewrite().instants == ("5",)
+    (file,) = files(table)
+    assert (file.min_sequence_number, file.max_sequence_number) == (0, 15)
+    table.write(rows(range(16, 18)))
+    assert [row[0] for row in contents(table)] == [*range(18)]
+    assert files(table)[1].min_sequence_number == 16
+    assert table.rewrite().skipped[0].reason == "2 small files are too few for a full compaction"
+    assert table.rewrite(options={"compaction.force-rewrite-all-files": "true"}).files_after == 1
+
+
+@pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert", "auto"])
+def test_rows_are_sorted(tmp_path: Path, strategy: str) -> None:
+    table = create(tmp_path, 3, clustering_columns="v,k")
+    options = {"order_strategy": strategy, "target-file-size": "1 kb"}
+    if strategy == "order":
+        options["order_by"] = "v"
+    before = contents(table)
+    assert table.rewrite(options=options).groups == 1
+    assert sorted(contents(table)) == sorted(before)
+    if strategy == "order":
+        assert [row[2] for row in contents(table)] == sorted(row[2] for row in before)
+
+
+def test_what_cannot_be_sorted_or_rewritten_is_refused(tmp_path: Path) -> None:
+    table = create(tmp_path, 1)
+    for options, message in (
+        ({"order_by": "v"}, "'order_strategy' is none"),
+        ({"order_strategy": "order"}, "needs columns to sort by"),
+        ({"order_strategy": "order", "order_by": "w"}, "unknown"),
+        ({"order_strategy": "order", "order_by": "p"}, "cannot be sorted by column 'p'"),
+        ({"bucket": "3"}, "cannot move into 3 buckets"),
+        ({"clustering.incremental": "true"}, "clustering.incremental"),
+        ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),
+    ):
+        with pytest.raises((OptionError, UsageError, UnsupportedError), match=message):
+            table.rewrite(options=options)
+    fixed = create(tmp_path / "fixed", 1, bucket="1", bucket__key="k")
+    with pytest.raises(UnsupportedError, match="sort the files of a table of bucket mode HASH_FIXED"):
+        fixed.rewrite(options={"order_strategy": "order", "order_by": "k"})
+    assert len(table.history()) == len(fixed.history()) == 1
+
+
+def test_tasks_travel(tmp_path: Path) -> None:
+    """As Paimon's own bytes, to an engine of other processes."""
+
+    class Elsewhere:
+        parallelism = 1
+
+        def map(self, fn: Any, tasks: Any) -> Any:
+            for task in tasks:
+                yield pickle.loads(pickle.dumps(fn))(pickle.loads(pickle.dumps(task)))
+
+    table = create(tmp_path)
+    assert table.rewrite(engine=Elsewhere()).files_after == 1
+    assert len(contents(table)) == 20
+
+
+# ---- another number of buckets ----
+
+KEYED = pa.schema([pa.field("k", pa.int64(), False), pa.field("p", pa.string(), False), ("v", pa.string())])
+
+
+def keyed(numbers: range, p: str, v: str) -> pa.Table:
+    return pa.table({"k": list(numbers), "p": [p] * len(numbers), "v": [v] * len(numbers)}, schema=KEYED)
+
+
+def test_rows_move_into_another_number_of_buckets(tmp_path: Path) -> None:
+    table = lakebed.create(
+        tmp_path / "t", "paimon", KEYED, ["k", "p"], ["p"], {"bucket": "2", "changelog-producer": "lookup"}
+    )
+    for p in "ab":
+        table.write(keyed(range(20), p, "old"))
+        table.write(keyed(range(5, 30), p, "new"))
+    before, history = sorted(contents(table)), len(table.history())
+    with pytest.raises(UsageError, match="all partitions would have 4 buckets"):
+        table.rewrite(options={"bucket": "4"})
+    planned = table.rewrite("p = 'a'", options={"bucket": "4"}, dry_run=True)
+    assert planned.plan[0].reason == "its rows move from 2 buckets to 4"
+    done = table.rewrite("p = 'a'", options={"bucket": "4"})
+    assert done.files_after == 4 and len(table.history()) == history + 1
+    assert sorted(contents(table)) == before
+    totals = {(entry.bucket, entry.total_buckets) for entry in entries(table) if b"a" in entry.partition}
+    assert totals == {(number, 4) for number in range(4)}
+    table.write(keyed(range(25, 35), "a", "newer"))
+    assert len(contents(table)) == 65
+    assert len(table.changes(after=str(history)).read_all()) == 15  # 5 rows replaced, 5 added: none that only moved
+    assert table.rewrite("p = 'a'", options={"bucket": "4"}).skipped[0].reason == "it has 4 buckets"
+
+
+def test_rows_of_tables_without_a_key_move_too(tmp_path: Path) -> None:
+    table = create(tmp_path, 3, bucket="2", bucket__key="k")
+    table.write(rows(range(3), "b"))
+    before = sorted(contents(table))
+    assert table.rewrite("p = 'a'", options={"bucket": "3"}).groups == 1
+    assert sorted(contents(table)) == before
+    assert {entry.total_buckets for entry in entries(table)} == {2, 3}
+    table.write(rows(range(50, 60)))
+    assert len(contents(table)) == 25
+
+
+def test_postponed_rows_stay_while_real_ones_move(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "t", "paimon", KEYED, ["k", "p"], ["p"], {"bucket": "-2"})
+    table.write(keyed(range(20), "a", "one"))
+    assert table.rewrite(options={"postpone.target-row-num-per-bucket": "8"}).files_after == 3
+    table.write(keyed(range(10, 25), "a", "two"))
+    table.rewrite(options={"bucket": "2"})
+    assert sorted(contents(table)) == [(k, "a", "one") for k in range(20)]
+    assert {entry.total_buckets for entry in entries(table) if entry.bucket >= 0} == {2}
+    table.rewrite()
+    assert sorted(contents(table)) == [
+        *((k, "a", "one") for k in range(10)), *((k, "a", "two") for k in range(10, 25))
+    ]  # fmt: skip
+    assert {entry.total_buckets for entry in entries(table)} == {2}
+
+
+@pytest.mark.parametrize(
+    ("options", "buckets"),
+    [
+        ({}, 1),
+        ({"postpone.target-size-per-bucket": "600 b"}, 5),
+        ({"postpone.target-row-num-per-bucket": "20", "postpone.target-size-per-bucket": "1 b"}, 1),
+        ({"postpone.default-bucket-num": "4", "postpone.target-row-num-per-bucket": "1"}, 4),
+    ],
+)
+def test_rows_and_bytes_size_the_first_buckets(tmp_path: Path, options: dict[str, str], buckets: int) -> None:
+    table = lakebed.create(tmp_path / "t", "paimon", KEYED, ["k", "p"], ["p"], {"bucket": "-2", **options})
+    table.write(keyed(range(20), "a", "one"))
+    size = sum(file.file_size for file in files(table))
+    table.rewrite()
+    if "postpone.target-size-per-bucket" in options and len(options) == 1:
+        buckets = -(-size // 600)
+    assert {entry.total_buckets for entry in entries(table)} == {buckets}
