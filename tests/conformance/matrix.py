@@ -171,7 +171,8 @@ GRID = (
     }),
     Row("columns and options changed", "`table.alter`", {
         "paimon": Cell(("tests/unit/paimon/alter/test_plan.py::", "tests/unit/paimon/alter/test_run.py::",
-                        "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::")),
+                        "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::",
+                        "tests/interop/test_paimon_catalogs_outside.py::")),
     }),
     Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
         "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::", "tests/unit/paimon/catalog/test_rest.py::")),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "paimon"
+NOBODY = {"owner": "", "createdAt": 1, "createdBy": "", "updatedAt": 1, "updatedBy": ""}
 
 
 class Refused(Exception):
@@ -59,6 +60,12 @@ class Warehouse:
                 return self.page("tables", sorted(name for base, name in self.ids if base == database), query)
             case "POST", [database, "tables"]:
                 return self.create(database, body)
+            case "GET", [database]:
+                self.database(database)
+                return {"id": database, "name": database, "location": str(self.folder / f"{database}.db"),
+                        "options": {}, **NOBODY}  # fmt: skip
+            case "GET", [database, "tables", table, "snapshot"]:
+                return self.newest(self.table(database, table) / "snapshot")
             case "GET", [database, "tables", table, "token"]:
                 return self.data_token
             case "POST", [database, "tables", table, "commit"]:
@@ -67,7 +74,7 @@ class Warehouse:
                 place = self.table(database, table)
                 version, schema = self.schema(place)
                 return {"id": self.ids[database, table], "name": table, "path": str(place), "isExternal": False,
-                        "schemaId": version, "schema": schema}  # fmt: skip
+                        "schemaId": version, "schema": schema, **NOBODY}  # fmt: skip
             case "POST", [database, "tables", table]:
                 self.alter(self.table(database, table), body["changes"])
                 return {}
@@ -119,6 +126,14 @@ class Warehouse:
             return {"success": False}
         file.write_text(json.dumps(body["snapshot"]))
         return {"success": True}
+
+    def newest(self, folder: Path) -> Any:
+        ids = [int(file.name.removeprefix("snapshot-")) for file in folder.glob("snapshot-*")]
+        if not ids:
+            raise Refused(404, "no snapshot")
+        counts = dict.fromkeys(("recordCount", "fileSizeInBytes", "fileCount", "lastFileCreationTime"), 0)
+        snapshot = json.loads((folder / f"snapshot-{max(ids)}").read_text())
+        return {"snapshot": {"snapshot": snapshot, **counts}}
 
     def schema(self, place: Path) -> tuple[int, Any]:
         version = max(int(file.name.removeprefix("schema-")) for file in (place / "schema").iterdir())
