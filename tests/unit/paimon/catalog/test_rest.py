@@ -22,6 +22,7 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.paimon.catalog import server as rest_server
+from lakebed.verbs.write import finalize_and_commit
 from tests.tables.paimon.rest_server import Warehouse, serving
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string()), pa.field("dt", pa.date32(), False)])
@@ -159,3 +160,18 @@ def test_a_server_that_refuses_or_is_not_there(options: dict[str, str], warehous
     for uri in ("file:///etc", "ftp://x"):
         with pytest.raises(UsageError, match="http"):
             lakebed.catalog("shop", {**options, "lakebed.catalog.uri": uri})
+
+
+def test_a_write_of_another_process_commits_by_the_server(options: dict[str, str], warehouse: Warehouse) -> None:
+    """The sink travels without the token, which the other process has in its environment."""
+    made(options)
+    sink = lakebed.open("shop:sales.orders", options).sink(commit_user="job")
+    data = pickle.dumps(sink)
+    assert b"who-i-am" not in data
+    there = pickle.loads(data)
+    plan = there.plan()
+    writer = plan.task_writer()
+    writer.write(ROWS)
+    finalize_and_commit(there, plan, writer.finish(), lakebed.LocalEngine(), 7)
+    commits = [body for _, path, body in warehouse.asked if path.endswith("/commit")]
+    assert [(body["snapshot"]["commitUser"], body["snapshot"]["commitIdentifier"]) for body in commits] == [("job", 7)]
