@@ -15,6 +15,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output
+from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
 from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
@@ -38,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback):
+for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback, alter):
     app.command()(command)
 
 

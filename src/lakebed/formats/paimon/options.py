@@ -279,6 +279,7 @@ OPTIONS = OptionSet(
     "Paimon tables",
     (
         "lakebed.storage.",
+        "lakebed.catalog.",
         "fields.",
         "file-index.",
         "commit.callback.",
@@ -292,7 +293,8 @@ OPTIONS = OptionSet(
 """Every key that may be given."""
 
 CALL_ONLY = (
-    "lakebed.storage.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition", COMMIT_CALLBACKS.key,
+    "lakebed.storage.", "lakebed.catalog.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition",
+    COMMIT_CALLBACKS.key,
     TAG_CALLBACKS.key, "commit.callback.", "tag.callback.",
 )  # fmt: skip
 """Keys that say how to reach a table, or what to run in this process. Only the caller may give them.
