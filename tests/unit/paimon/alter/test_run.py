@@ -14,6 +14,8 @@ from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.alter import Change
 from lakebed.testing.faults import Fault, FaultyStore, Kind
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import Limits
 from tests.tables.paimon.small import Make, contents, rows
 
 
@@ -54,6 +56,22 @@ def test_changes_go_on_over_a_change(make: Make) -> None:
     table.write(pa.Table.from_pylist([{"dt": "a", "id": 2, "more": 7}]))
     changes = early.changes().read_all().to_pylist()
     assert [(row["id"], row["more"]) for row in sorted(changes, key=lambda row: row["id"])] == [(1, None), (2, 7)]
+
+
+def test_a_stream_from_before_the_change(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "x", 5)))
+    stream = lakebed.open(table.location, {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}).stream()
+    first = stream.latest(stream.initial(), Limits())
+    table.alter([lakebed.add_column("more", "INT"), lakebed.widen("n", "BIGINT")])
+    table.write(pa.Table.from_pylist([{"dt": "a", "id": 2, "more": 7, "n": 1 << 40}]))
+    second = stream.latest(first, Limits())
+    assert run(stream.plan(first, second), 1).read_all().to_pylist() == [
+        {"dt": "a", "id": 2, "v": None, "n": 1 << 40, "_row_kind": "+I"}
+    ]
+    table.alter(lakebed.rename_column("n", "m"))
+    with pytest.raises(SchemaError, match="unknown column 'n'"):
+        stream.latest(second, Limits())
 
 
 def test_two_writers(make: Make) -> None:
