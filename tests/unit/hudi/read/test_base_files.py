@@ -93,18 +93,24 @@ def test_the_keys_of_a_log_are_looked_up_once_per_run(tmp_path: Path, monkeypatc
     assert (found.num_rows, pc.sum(found["v"]).as_py(), len(lookups)) == (count, 2, 1)
 
 
-def test_an_upsert_looks_keys_up_as_often_in_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Change logs and the record index take from the merge which keys came, went and stayed."""
-    options = {"hoodie.table.name": "t", "hoodie.table.cdc.enabled": "true"}
-    lookups: list[int] = []
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many keys each lookup hashed."""
+    counts: list[int] = []
     for name in ("is_in", "index_in"):
         found = getattr(pc, name)
 
         def counted(values: Any, *args: Any, found: Any = found, **named: Any) -> Any:
-            lookups.append(len(named.get("value_set", ())))
+            counts.append(len(named.get("value_set", ())))
             return found(values, *args, **named)
 
         monkeypatch.setattr(pc, name, counted)
+    return counts
+
+
+def test_an_upsert_looks_keys_up_as_often_in_a_large_file(tmp_path: Path, lookups: list[int]) -> None:
+    """Change logs and the record index take from the merge which keys came, went and stayed."""
+    options = {"hoodie.table.name": "t", "hoodie.table.cdc.enabled": "true"}
     asked = []
     for count in (20_000, 100_000):
         rows = pa.table({"id": pa.array(range(count)), "v": pa.array([0] * count)})
@@ -115,6 +121,30 @@ def test_an_upsert_looks_keys_up_as_often_in_a_large_file(tmp_path: Path, monkey
         table.write(changes, mode="upsert")
         asked.append(sum(size == len(changes) for size in lookups))
     assert asked[0] == asked[1]
+
+
+def test_positions_and_compared_slices_look_keys_up_in_many_batches_at_once(tmp_path: Path, lookups: list[int]) -> None:
+    rows = pa.table({"id": pa.array(range(300_000)), "v": pa.array([0] * 300_000)})
+    changes = rows.slice(299_000)
+    kinds = {
+        "MERGE_ON_READ": {"hoodie.datasource.write.table.type": "MERGE_ON_READ"},
+        "COPY_ON_WRITE": {
+            "hoodie.table.cdc.enabled": True,
+            "hoodie.table.cdc.supplemental.logging.mode": "OP_KEY_ONLY",
+        },
+    }
+    asked = {}
+    for kind, options in kinds.items():
+        table = lakebed.create(tmp_path / kind, "hudi", rows.schema, primary_key=["id"], options=options)
+        table.write(rows)
+        before = max(entry.time for entry in table.history())
+        lookups.clear()
+        table.write(changes, mode="upsert", options={"hoodie.write.record.positions": True})
+        asked[kind] = lookups.count(1000)
+    lookups.clear()
+    found = lakebed.open(tmp_path / kind, {"cdc.enabled": True}).changes(["id"], after=before).read_all()
+    assert (found.num_rows, lookups.count(1000)) == (2000, 1)
+    assert asked["MERGE_ON_READ"] == 2, "the index and the positions"
 
 
 def test_a_read_of_a_base_file_holds_some_pages_of_it(tmp_path: Path) -> None:

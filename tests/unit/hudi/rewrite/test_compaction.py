@@ -184,5 +184,5 @@ def test_what_is_not_served_is_refused(tmp_path: Path) -> None:
     ]
     for at, (name, options, error) in enumerate(refused):
         table = opened(name, tmp_path / str(at))
-        with pytest.raises(error):
+        with pytest.raises(error, match=next(iter(options))):
             table.rewrite(options=options)

@@ -28,9 +28,13 @@ from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader, written_by
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
+
+_RUN_ROWS, _RUN_BYTES = 1 << 19, 64 << 20
+"""How many rows of the earlier slice are looked up at once, at most."""
 
 
 class ChangedRows(NamedTuple):
@@ -194,13 +198,11 @@ class RowChanges:
         keys = row_keys(rows, self.reader.keys).combine_chunks() if rows is not None else pa.array([], pa.string())
         alive_keys = pa.concat_arrays(alive) if alive else pa.array([], pa.string())
         updated = np.zeros(len(keys), bool)
-        for batch in self._rows(change, before, every=True):
-            old = row_keys(batch, self.reader.keys).combine_chunks()
+        for batch, matches, stays in self._matched(self._rows(change, before, every=True), keys, alive_keys):
             if change.deletes:
-                gone = batch.filter(pc.invert(pc.is_in(old, value_set=alive_keys)))
+                gone = batch.filter(pc.invert(stays))
                 if gone.num_rows:
                     yield ChangedRows(self._of_slice(change, gone), None)
-            matches = pc.index_in(old, value_set=keys)
             replaced = batch.filter(matches.is_valid())
             if rows is not None and replaced.num_rows:
                 matching = matches.drop_null()
@@ -208,6 +210,23 @@ class RowChanges:
                 yield ChangedRows(self._of_slice(change, replaced), self._of_slice(change, rows.take(matching)))
         if rows is not None and not updated.all():
             yield ChangedRows(None, self._of_slice(change, rows.filter(pa.array(~updated))))
+
+    def _matched(
+        self, batches: Iterator[pa.RecordBatch], keys: pa.Array, alive: pa.Array
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
+        """Each batch with the places of its rows' keys in `keys`, and with whether `alive` has them.
+
+        A lookup hashes all keys that it looks in, so many batches share one.
+        """
+        for run in _runs(batches):
+            old = pa.chunked_array([one_chunk(row_keys(batch, self.reader.keys)) for batch in run], pa.string())
+            matches = one_chunk(pc.index_in(old, value_set=keys))
+            stays = one_chunk(pc.is_in(old, value_set=alive))
+            first = 0
+            for batch in run:
+                count = batch.num_rows
+                yield batch, matches.slice(first, count), stays.slice(first, count)
+                first += count
 
     def _rows(self, change: FileGroupChange, paths: SlicePaths | None, every: bool) -> Iterator[pa.RecordBatch]:
         """The rows of a slice: with `every` all of them, else at least those that the commit wrote."""
@@ -232,6 +251,20 @@ class RowChanges:
             for name in self.columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that follow each other, of so many rows and bytes together that memory holds them with ease."""
+    run: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        run.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _RUN_ROWS or size >= _RUN_BYTES:
+            yield run
+            run, rows, size = [], 0, 0
+    if run:
+        yield run
 
 
 @dataclass(frozen=True, slots=True)

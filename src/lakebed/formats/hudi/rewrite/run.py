@@ -183,7 +183,7 @@ class Rewrite:
                 raise NotInHistoryError(
                     f"no pending {self._name} {wanted!r}",
                     table=state.store.location,
-                    todo=f"Pending ones: {', '.join(plans) or 'none'}",
+                    todo=f"Give {opt.INSTANT.key} one that is pending: {', '.join(sorted(plans)) or 'none is'}",
                 )
             return {wanted: plans[wanted]}, []
         begun = [

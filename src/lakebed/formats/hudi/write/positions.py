@@ -36,7 +36,6 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
     keys, stored = one_chunk(changes.column(RECORD_KEY)), StoredKeys.of(target.config, target.schema)
     found: Int64s = np.full(len(keys), -1, np.int64)
     times: Int64s = np.zeros(len(keys), np.int64)
-    seen = 0
     path = file_path(file_slice.partition, base.name)
     with (
         decoding(
@@ -44,13 +43,12 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
         ),
         target.store.open_input(path, base.size) as source,
     ):
-        for batch in pq.ParquetFile(source).iter_batches(1 << 17, columns=[*stored.columns], use_threads=False):
-            places = pc.index_in(stored.keys(batch), value_set=keys)
-            at = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-            hit = places.drop_null().to_numpy()
-            found[hit] = seen + at
-            np.add.at(times, hit, 1)
-            seen += batch.num_rows
+        batches = pq.ParquetFile(source).iter_batches(1 << 17, columns=[*stored.columns], use_threads=False)
+        old = pa.chunked_array([stored.keys(batch).cast(pa.string()) for batch in batches], pa.string())
+    places = one_chunk(pc.index_in(old, value_set=keys))  # at once: a lookup hashes all keys that it looks in
+    hit = places.drop_null().to_numpy()
+    found[hit] = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    np.add.at(times, hit, 1)
     column = pa.array(found, mask=times != 1)
     return changes.append_column(POSITION, column).sort_by(POSITION)
 
