@@ -97,6 +97,16 @@ def test_pruning_leaves_files_closed() -> None:
     assert not table.plan_read(where="dt = 'never'").splits
 
 
+@pytest.mark.parametrize(("name", "column"), [("pk_fixed", "id"), ("append_mod", "id")])
+def test_an_equality_on_the_bucket_key_finds_the_rows_in_the_buckets_of_the_jvm(name: str, column: str) -> None:
+    table = lakebed.open(unpack("paimon", name))
+    whole = table.read().read_all()[column].to_pylist()
+    for value in set(whole[::5]):
+        where = f"{column} = {value!r}"
+        assert len(table.read(where=where).read_all()) == whole.count(value)
+        assert len({split.folder.rpartition("/")[2] for split in table.plan_read(where=where).splits}) == 1
+
+
 def test_projection_gives_columns_in_the_order_asked_for() -> None:
     table = lakebed.open(unpack("paimon", "me_partial_update"))
     assert table.read(columns=["d", "k"]).read_all().schema.names == ["d", "k"]

@@ -1,4 +1,5 @@
-"""Rules out files that cannot match a predicate, by their partition values and the statistics in manifests.
+"""Rules out files that cannot match a predicate, by their partition values, the statistics in manifests, and their
+buckets (`bucket_facts`).
 
 In a table with a primary key, only the statistics of key columns count. A file whose other columns do not match may
 still have the newest version of a row, and without it the read would return an older version that does match.
@@ -17,6 +18,7 @@ from lakebed.formats.paimon.codec.binary_row import decode_field, without_arity
 from lakebed.formats.paimon.codec.manifest import ManifestEntry, SimpleStats
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
+from lakebed.formats.paimon.read.bucket_facts import bucket_facts
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.tree import Node
@@ -40,18 +42,19 @@ class _FileFacts:
     schema: TableSchema
 
     def __call__(self, path: tuple[str, ...]) -> list[Facts]:
-        """The facts of a column: its partition values, or its statistics."""
+        """The facts of a column: its partition values, or its statistics and what buckets say of it."""
         name = path[0]
         if len(path) > 1 or name not in self.schema.names:
             return []
         field = self.schema.field(name)
         if name in self.schema.partition_keys:
             return [self._partition_values(field)]
+        facts = [*bucket_facts(self.entries, self.schema, name)]
         if not self.schema.primary_keys:
-            return [self._ranges(field, self._value_stats(name))]
-        if name in self.schema.trimmed_primary_keys:
-            return [self._ranges(field, self._key_stats(name))]
-        return []
+            facts.append(self._ranges(field, self._value_stats(name)))
+        elif name in self.schema.trimmed_primary_keys:
+            facts.append(self._ranges(field, self._key_stats(name)))
+        return facts
 
     def _partition_values(self, field: DataField) -> Facts:
         keys = self.schema.partition_keys
