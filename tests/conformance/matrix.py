@@ -162,6 +162,9 @@ GRID = (
             "tests/interop/test_iceberg_metadata_outside.py::",
         )),
     }),
+    Row("branches made, removed, followed", "`table.branch`, `table.fast_forward`", {
+        "paimon": Cell(("tests/unit/paimon/test_branches.py::", "tests/crash/test_paimon_branches.py::")),
+    }),
     Row("back at a tag, an instant or a snapshot", "`table.rollback`", {
         "hudi": Cell((f"{HUDI}TestRollback", "tests/crash/test_hudi_restore.py::", "tests/unit/hudi/test_rollback.py::",
                       "tests/interop/test_hudi_lives_outside.py::")),

@@ -222,6 +222,18 @@ class Table(ABC):
         """Remove a tag. NotInHistoryError when there is none of that name."""
         raise self._lacks("tags")
 
+    def branch(self, name: str, at: Position = None) -> None:
+        """Make a branch of the snapshot at a position; None: as the format says. Open it with the option `branch`."""
+        raise self._lacks("branches")
+
+    def delete_branch(self, name: str) -> None:
+        """Remove a branch. NotInHistoryError when there is none of that name."""
+        raise self._lacks("branches")
+
+    def fast_forward(self, name: str) -> None:
+        """Put the branch that is open where the branch `name` is."""
+        raise self._lacks("branches")
+
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Put the table back to where it was at a tag, an instant, a snapshot or a time.
 

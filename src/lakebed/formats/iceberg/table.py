@@ -86,9 +86,9 @@ class IcebergTable(Table):
         self, store: Store, options: Mapping[str, str] = {}, operations: TableOperations | None = None
     ) -> None:
         super().__init__(store, options)
-        self.branch = _OPTIONS.parse(options)[opt.BRANCH]
+        self.branch_name = _OPTIONS.parse(options)[opt.BRANCH]
         self.operations = operations or HadoopTable(store, options)
-        self.metadata.head(self.branch)
+        self.metadata.head(self.branch_name)
 
     @classmethod
     def of_catalog(cls, name: str, options: Mapping[str, str] = {}) -> IcebergTable:
@@ -165,7 +165,7 @@ class IcebergTable(Table):
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Tag a snapshot. Default: the newest of the branch. UsageError for a name that is taken, NotInHistoryError
         when there is no such snapshot."""
-        create_tag(self.operations, checked_name(name, "tag"), checked_position(snapshot), self.branch)
+        create_tag(self.operations, checked_name(name, "tag"), checked_position(snapshot), self.branch_name)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag. NotInHistoryError when there is none of that name."""
@@ -176,7 +176,7 @@ class IcebergTable(Table):
 
         UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
         """
-        create_branch(self.operations, checked_name(name, "branch"), checked_position(snapshot), self.branch)
+        create_branch(self.operations, checked_name(name, "branch"), checked_position(snapshot), self.branch_name)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch. Its snapshots stay until they expire. NotInHistoryError when there is none of that name."""
@@ -192,7 +192,7 @@ class IcebergTable(Table):
         `_row_id`, `_last_updated_sequence_number`) come when `columns` names them. With the options `start-snapshot-id`
         and `end-snapshot-id` the rows are those of appends between two snapshots.
         """
-        metadata, files = self._to_read(self.branch if as_of is None or is_newest(as_of) else None)
+        metadata, files = self._to_read(self.branch_name if as_of is None or is_newest(as_of) else None)
         options = _OPTIONS.parse(self.options)
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
@@ -219,8 +219,8 @@ class IcebergTable(Table):
         """
         opt.refuse_positions(_OPTIONS.parse(self.options), "changes", "Give after= and until=")
         metadata, files = self._to_read()
-        start, end = range_of(metadata, after, until, self.branch)
-        context = self._context(metadata, schema_at(metadata, until, self.branch))
+        start, end = range_of(metadata, after, until, self.branch_name)
+        context = self._context(metadata, schema_at(metadata, until, self.branch_name))
         request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)))
         return plan_difference(files, metadata, start, end, request)
 
@@ -236,7 +236,7 @@ class IcebergTable(Table):
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
-            self.operations.files, lambda: self.metadata, options, self.branch, names, where, appends_only
+            self.operations.files, lambda: self.metadata, options, self.branch_name, names, where, appends_only
         )
 
     def sink(
@@ -253,7 +253,7 @@ class IcebergTable(Table):
         """
         loaded = self._to_write()
         given = {**self.options, **option_texts(options)}
-        write = WriteOptions.of(loaded.metadata, given, mode, self.branch)
+        write = WriteOptions.of(loaded.metadata, given, mode, self.branch_name)
         return IcebergSink(self.operations, loaded.metadata, write, commit_user, callbacks, loaded)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
@@ -290,7 +290,7 @@ class IcebergTable(Table):
         commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
         memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
         chosen = excluding_callbacks(given)
-        done = rewrite(self.operations, self.branch, where, chosen, commit, memory, dry_run, engine)
+        done = rewrite(self.operations, self.branch_name, where, chosen, commit, memory, dry_run, engine)
         return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
 
     def expire(
@@ -310,7 +310,7 @@ class IcebergTable(Table):
         A time means the newest ancestor of that time or before it. Raises NotInHistoryError when there is no such
         snapshot, UsageError for one that is no ancestor, CommitConflictError.
         """
-        return roll_back(self.operations, self.branch, checked_target(to), dry_run)
+        return roll_back(self.operations, self.branch_name, checked_target(to), dry_run)
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After the table was moved or copied: make its metadata name the folder where it was opened.
@@ -333,7 +333,7 @@ class IcebergTable(Table):
 
         `options` are those of `expire`, and table properties that a writer sets for itself.
         """
-        return inspect(self.operations, self.branch, {**_properties(self.options), **option_texts(options)})
+        return inspect(self.operations, self.branch_name, {**_properties(self.options), **option_texts(options)})
 
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now. None for an empty table, and where
@@ -341,7 +341,7 @@ class IcebergTable(Table):
         if any(map(_OPTIONS.parse(self.options).given, opt.POSITIONS)):
             return None
         metadata = self.metadata
-        head = metadata.head(self.branch)
+        head = metadata.head(self.branch_name)
         if head is None:
             return None
         return newest_instant(head, metadata.current_schema_id)
@@ -378,7 +378,7 @@ class IcebergTable(Table):
         """The snapshot of a position, and the schema to read it with."""
         if is_newest(position):
             return metadata.snapshot(int(position.time)), metadata.schemas[schema_id_of(position)]
-        return snapshot_at(metadata, position, self.branch), schema_at(metadata, position, self.branch)
+        return snapshot_at(metadata, position, self.branch_name), schema_at(metadata, position, self.branch_name)
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, _OPTIONS.parse(self.options)[opt.DELETE_MEMORY])

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
+from lakebed.errors import CommitUnknownError, TableExistsError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.alter.run import alter_table
+from lakebed.formats.paimon.branches import Branches
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
-from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.options import CommitOptions
@@ -22,7 +23,7 @@ from lakebed.formats.paimon.definition import new_schema
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
-from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.batch import plan_range, plan_rows
 from lakebed.formats.paimon.read.change_task import KindColumn
@@ -38,10 +39,11 @@ from lakebed.formats.paimon.rewrite.inline import inline_compaction
 from lakebed.formats.paimon.rewrite.run import rewrite_files
 from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.tags import Tags
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.callbacks import TagCallback, call_each, checked_callbacks, load_callbacks
+from lakebed.kernel.commit.callbacks import checked_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
@@ -51,13 +53,11 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
-from lakebed.redaction import Settings, redacting_logger
+from lakebed.redaction import Settings
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target, project
 from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
-
-_LOG = redacting_logger("lakebed.paimon")
 
 
 class PaimonTable(Table):
@@ -260,28 +260,26 @@ class PaimonTable(Table):
         name = checked_name(name, "tag")
         schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
         tagged = self._history.at(checked_position(snapshot))
-        if tagged is None:
-            raise NotInHistoryError("there is no snapshot to tag", table=self.location, todo="Commit something first")
-        if "/" in name or name.isdigit():
-            raise UsageError(
-                f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
-            )
-        callbacks = self._tag_callbacks(schema)  # one that cannot be made fails before there is a tag
-        outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(tagged))
-        if outcome is PutOutcome.EXISTS:
-            raise UsageError(f"there is already a tag {name!r}", table=self.location, todo="Delete it first")
-        if outcome is PutOutcome.UNKNOWN:
-            raise CommitUnknownError(
-                "the store does not say whether the tag was created", table=self.location, todo="Try again"
-            )
-        self._call_tag_callbacks(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
+        Tags(self._history, schema, self._options(schema), self.options).create(name, tagged)
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
         self._history.tag(checked_name(name, "tag"))
-        callbacks = self._tag_callbacks(self.table_schema)
-        self.store.delete(tag_path(self._history.branch, name))
-        self._call_tag_callbacks(callbacks, lambda callback: callback.notify_deletion(name))
+        schema = self.table_schema
+        Tags(self._history, schema, self._options(schema), self.options).delete(name)
+
+    def branch(self, name: str, at: Position = None) -> None:
+        """Make a branch of "tag:NAME", or an empty one that has the newest schema."""
+        Branches(self._history).create(checked_name(name, "branch"), checked_position(at))
+
+    def delete_branch(self, name: str) -> None:
+        """Remove a branch. Files that only it needs become orphans."""
+        Branches(self._history).delete(checked_name(name, "branch"), self._options(self.table_schema))
+
+    def fast_forward(self, name: str) -> None:
+        """Put the branch that is open where the branch `name` is. What it has beyond that branch's oldest snapshot
+        goes. CommitConflictError when another writer commits meanwhile."""
+        Branches(self._history).fast_forward(checked_name(name, "branch"))
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Make an earlier snapshot of the branch its newest. Later snapshots and tags go, and the files that only they
@@ -306,18 +304,6 @@ class PaimonTable(Table):
         """
         table = self._on_branch(options)
         return inspect(table._history, lambda schema: table._options(schema, options))
-
-    def _call_tag_callbacks(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
-        """Call the tag callbacks, best effort. The log says which failed."""
-        for note in call_each(callbacks, act):
-            _LOG.warning("%s: %s", self.location, note)
-
-    def _tag_callbacks(self, schema: TableSchema) -> list[TagCallback]:
-        opt.refuse_stored_callbacks(schema.options, self.options, opt.TAG_CALLBACKS.key, self.location)
-        options = self._options(schema)
-        raw = {key.lower(): value for key, value in options.raw.items()}
-        key = opt.TAG_CALLBACKS
-        return load_callbacks(options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
 
     def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:
         """The table, on the branch that the options of a call name. Whether it is there shows when its schema is

@@ -1,0 +1,172 @@
+"""Branches that are made, removed and followed."""
+
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from lakebed.errors import (
+    CommitConflictError,
+    LakebedError,
+    NotInHistoryError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
+from lakebed.formats.paimon.branches import Branches
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.files import open_store
+from tests.golden import unpack
+from tests.tables.paimon.small import Make, contents, rows
+
+
+def test_a_branch_of_a_tag_has_its_rows_and_schemas(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.alter(lakebed.add_column("more", "string"))
+    table.write(rows(("a", 2, "v", 1)))
+    table.tag("t")
+    table.alter(lakebed.add_column("later", "string"))
+    table.write(rows(("a", 3, "v", 1)))
+    table.branch("b", "tag:t")
+    branch = lakebed.open(table.location, {"branch": "b"})
+    assert contents(branch) == contents(table, as_of="tag:t") == contents(branch, as_of="tag:t")
+    assert [instant.time for instant in branch.history()] == ["2"]
+    branch.write(rows(("b", 9, "v", 1)))
+    assert len(contents(branch)) == len(contents(table)) == 3
+    folder = Path(table.location) / "branch/branch-b"
+    assert sorted(path.name for path in (folder / "schema").iterdir()) == ["schema-0", "schema-1"]
+
+
+def test_a_tag_outlives_its_snapshot(make: Make) -> None:
+    table = make(write__only="true")
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    table.write(rows(("a", 1, "w", 1)))
+    table.expire(options={"snapshot.num-retained.min": 1, "snapshot.num-retained.max": 1})
+    table.branch("b", "tag:t")
+    table.delete_tag("t")
+    table.write(rows(("a", 1, "x", 1)))
+    table.expire(options={"snapshot.num-retained.min": 1, "snapshot.num-retained.max": 1})
+    assert contents(lakebed.open(table.location, {"branch": "b"})) == [("a", 1, "v", 1)]
+
+
+def test_an_empty_branch_has_the_newest_schema(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.branch("empty")
+    branch = lakebed.open(table.location, {"branch": "empty"})
+    assert contents(branch) == []
+    assert branch.schema == table.schema
+    with pytest.raises(NotInHistoryError, match="no snapshot"):
+        table.fast_forward("empty")
+    branch.write(rows(("b", 7, "v", 1)))
+    table.fast_forward("empty")
+    assert contents(table) == [("b", 7, "v", 1)]
+
+
+@pytest.mark.parametrize("name", ["main", "", " ", "7", "a/b", "../x", "a\\b", "..", "a\0b"])
+def test_names_that_branches_cannot_have(make: Make, name: str) -> None:
+    table = make()
+    for act in (table.branch, table.delete_branch, table.fast_forward):
+        with pytest.raises(LakebedError):
+            act(name)
+    assert not (Path(table.location) / "branch").exists()
+
+
+def test_what_is_refused(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.branch("b")
+    with pytest.raises(UsageError, match="already a branch"):
+        table.branch("b")
+    with pytest.raises(UsageError, match="only a tag"):
+        table.branch("c", 1)
+    with pytest.raises(NotInHistoryError):
+        table.branch("c", "tag:none")
+    for act in (table.delete_branch, table.fast_forward):
+        with pytest.raises(NotInHistoryError, match="Branches: b"):
+            act("c")
+    branch = lakebed.open(table.location, {"branch": "b"})
+    for act in (branch.delete_branch, branch.fast_forward):
+        with pytest.raises(UsageError):
+            act("b")
+    with pytest.raises(UsageError, match="in use"):
+        lakebed.open(table.location, {"scan.fallback-branch": "b"}).delete_branch("b")
+    assert History(open_store(table.location)).branches() == ["b"]
+
+
+def test_a_catalog_that_commits_keeps_its_branches(make: Make) -> None:
+    history = History(open_store(make().location))
+    history.publisher = lambda *_: pytest.fail("nothing is published")
+    with pytest.raises(UnsupportedError):
+        Branches(history).create("b")
+
+
+def test_a_deleted_branch_is_gone_and_can_be_made_again(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    table.branch("b", "tag:t")
+    lakebed.open(table.location, {"branch": "b"}).write(rows(("a", 2, "v", 1)))
+    table.delete_branch("b")
+    assert not (Path(table.location) / "branch/branch-b").exists()
+    with pytest.raises(TableNotFoundError):
+        lakebed.open(table.location, {"branch": "b"})
+    table.branch("b", "tag:t")
+    assert contents(lakebed.open(table.location, {"branch": "b"})) == contents(table)
+
+
+def test_a_fast_forward_takes_snapshots_schemas_and_tags(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.write(rows(("a", 2, "v", 1)))
+    table.tag("early", 1)
+    table.tag("t")
+    table.branch("b", "tag:t")
+    table.write(rows(("a", 3, "main", 1)))
+    table.alter(lakebed.add_column("of_main", "string"))
+    table.write(rows(("a", 4, "main", 1)))
+    table.tag("of-main")
+    branch = lakebed.open(table.location, {"branch": "b"})
+    branch.alter(lakebed.add_column("of_branch", "int32"))
+    branch.write(rows(("b", 5, "branch", 1)))
+    branch.tag("of-branch")
+    wanted = contents(branch)
+    table.fast_forward("b")
+    for seen in (table, lakebed.open(table.location)):
+        assert contents(seen) == wanted
+        assert seen.schema == branch.schema
+        assert [instant.time for instant in seen.history()] == ["1", "2", "3"]
+    assert History(open_store(table.location)).tags() == ["early", "of-branch", "t"]
+    table.write(rows(("c", 6, "v", 1)))
+    assert len(contents(table)) == len(wanted) + 1
+    assert contents(branch) == wanted
+
+
+def test_a_commit_between_ends_the_fast_forward(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    table.branch("b", "tag:t")
+    lakebed.open(table.location, {"branch": "b"}).write(rows(("a", 2, "branch", 1)))
+    replace = Branches._replace_tags
+
+    def meanwhile(self: Branches, name: str, oldest: int) -> None:
+        lakebed.open(table.location).write(rows(("a", 3, "main", 1)))
+        replace(self, name, oldest)
+
+    monkeypatch.setattr(Branches, "_replace_tags", meanwhile)
+    with pytest.raises(CommitConflictError):
+        table.fast_forward("b")
+    assert ("a", 3, "main", 1) in contents(table)
+
+
+def test_paimons_own_branch_is_followed(tmp_path: Path) -> None:
+    folder = unpack("paimon", "tags_branches", into=tmp_path)
+    table, branch = lakebed.open(folder), lakebed.open(folder, {"branch": "b1"})
+    table.fast_forward("b1")
+    assert table.read().read_all().sort_by("k") == branch.read().read_all().sort_by("k")
+    assert [instant.time for instant in table.history()] == ["1", "2"]
+    table.delete_branch("empty_b")
+    assert History(open_store(folder)).branches() == ["b1"]
