@@ -13,6 +13,7 @@ from lakebed.errors import LakebedError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED, Unserved, Use
+from tests.conformance.paimon_migration import PAGE, rendered
 from tests.tables.paimon.small import SCHEMA, contents, rows
 
 LINES = (Path(__file__).parent / "paimon_options.txt").read_text("utf-8").splitlines()
@@ -63,6 +64,10 @@ def test_every_option_has_its_line() -> None:
         assert [name for name, keys in groups.items() if key in keys] == [group] or (
             group == "tuning" and key.startswith(FAMILIES)
         ), key
+
+
+def test_the_page_says_what_becomes_of_each() -> None:
+    assert PAGE.read_text("utf-8") == rendered(), "run ./run docs"
 
 
 @pytest.mark.slow
