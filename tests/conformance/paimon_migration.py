@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from lakebed.formats.paimon.options import SERVED
-from lakebed.formats.paimon.unserved import UNSERVED, Use
+from lakebed.formats.paimon.unserved import OF_COLUMNS, UNSERVED, Use
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paimon-migration.md"
@@ -25,9 +25,9 @@ table option of Paimon 2.0 and of earlier releases. [paimon-sink.md](paimon-sink
   anything else is an UnsupportedError before a row is read or written, whether you give the option or the table has it.
 - Those **without effect** are kept for Paimon's engines. None of them changes which rows are read or written.
 
-Of the families `fields.*`, `file-index.*`, `parquet.*`, `orc.*` and `avro.*` every key is accepted, except those that
-encrypt files: `parquet.crypto.*`, `parquet.encryption.*`, `orc.encrypt*`, `orc.mask*` and `orc.key.provider*` are
-refused.
+Of the families `fields.*`, `file-index.*`, `parquet.*`, `orc.*` and `avro.*` every key is accepted, except three of
+`fields.*` that are listed below, and those that encrypt files: `parquet.crypto.*`, `parquet.encryption.*`,
+`orc.encrypt*`, `orc.mask*` and `orc.key.provider*` are refused.
 """
 
 
@@ -50,6 +50,7 @@ def rendered() -> str:
         keys[group].append(key)
     served = [f"| `{key}` | {_told(_served(key))} |\n" for key in keys["served"]]
     refused = [_refused(key) for key in keys["refused"]]
+    refused += [_row(f"fields.NAME.{key}", *said, "reads and writes") for key, said in OF_COLUMNS.items()]
     without = ",\n".join(f"`{key}`" for key in keys["tuning"])
     return (
         f"{BEGIN}\n## Served\n\n| option | what it does |\n|---|---|\n{''.join(served)}"
@@ -65,9 +66,13 @@ def _served(key: str) -> str:
 
 def _refused(key: str) -> str:
     option = next(option for option in UNSERVED if key in (option.key, *option.aliases))
-    harmless = ", ".join(f"`{value}`" for value in option.harmless if value)
     uses = " and ".join({Use.READ: "reads", Use.WRITE: "writes"}[use] for use in option.uses)
-    return f"| `{key}` | {_told(option.what)} | {harmless} | {uses} |\n"
+    return _row(key, option.what, option.harmless, uses)
+
+
+def _row(key: str, what: str, harmless: tuple[str, ...], uses: str) -> str:
+    accepted = ", ".join(f"`{value}`" for value in harmless if value)
+    return f"| `{key}` | {_told(what)} | {accepted} | {uses} |\n"
 
 
 def _told(text: str) -> str:

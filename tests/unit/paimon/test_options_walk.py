@@ -12,7 +12,7 @@ from lakebed import Table
 from lakebed.errors import LakebedError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.tuning import TUNING
-from lakebed.formats.paimon.unserved import UNSERVED, Unserved, Use
+from lakebed.formats.paimon.unserved import OF_COLUMNS, UNSERVED, Unserved, Use
 from tests.conformance.paimon_migration import PAGE, rendered
 from tests.tables.paimon.small import SCHEMA, contents, rows
 
@@ -105,6 +105,16 @@ def test_encryption_of_file_formats_is_refused(location: Path, stored, key: str,
         stored(**{key: value}).write(rows(("a", 2, "v", 1)))
     with pytest.raises(UnsupportedError, match=key):
         lakebed.open(location, options={key: value}).read()
+
+
+@pytest.mark.parametrize("ending", OF_COLUMNS)
+def test_options_of_columns_that_change_rows_are_refused(location: Path, stored, ending: str) -> None:  # type: ignore[no-untyped-def]
+    key = f"fields.v.{ending}"
+    for act in (lambda: stored(**{key: "other"}).read(), lambda: stored(**{key: "other"}).write(rows())):
+        with pytest.raises(UnsupportedError, match=f"'{key}' is 'other'"):
+            act()
+    for harmless in OF_COLUMNS[ending][1]:
+        assert contents(stored(**{key: harmless})) == [("a", 1, "v", 1)]
 
 
 @pytest.mark.parametrize("key", ["primary-key", "partition"])

@@ -84,6 +84,13 @@ UNSERVED = (
 ENCRYPTION = ("parquet.crypto.", "parquet.encryption.", "orc.encrypt", "orc.mask", "orc.key.provider")
 """Prefixes of keys that make file formats encrypt."""
 
+OF_COLUMNS = {
+    "map.storage-layout": ("maps that are stored as columns of their keys", ("", "default")),
+    "nested-key-null-strategy": ("rules for nulls in nested keys", ("", "merge")),
+    "nested-sequence-field": ("nested rows ordered by one of their fields", ("",)),
+}
+"""Endings of the options `fields.NAME.…` that are refused: what each asks for, and its harmless values."""
+
 
 def refuse_options(options: Options, use: Use, table: str) -> None:
     """Raise UnsupportedError for an option whose value asks for something that lakebed does not support in this use."""
@@ -95,6 +102,9 @@ def refuse_options(options: Options, use: Use, table: str) -> None:
     for key, value in values.items():
         if key.startswith(ENCRYPTION) and value:
             raise _refusal(key, value, "encrypted files", table)
+        for ending, (what, harmless) in OF_COLUMNS.items() if key.startswith("fields.") else ():
+            if key.endswith(f".{ending}") and value.strip().lower() not in harmless:
+                raise _refusal(key, value, what, table)
 
 
 def _refusal(key: str, value: str, what: str, table: str) -> UnsupportedError:
