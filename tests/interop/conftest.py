@@ -109,14 +109,25 @@ class PaimonJvm:
         self, table: Path | str, rows: Sequence[Sequence[Any]], identifier: int, *, compact: bool = False
     ) -> None:
         """One commit of rows: kind, then the columns as text."""
-        file = self._folder / "rows.tsv"
-        spelled = ["\t".join("\\N" if value is None else str(value) for value in row) for row in rows]
-        file.write_text("\n".join(spelled), encoding="utf-8")
-        self._run("write", table, file, identifier, *(["compact"] if compact else []))
+        self._run("write", table, self._spelled(rows), identifier, *(["compact"] if compact else []))
+
+    def overwrite(self, table: Path, rows: Sequence[Sequence[Any]]) -> None:
+        """Replace the partitions of rows, which are spelled as for `write`."""
+        self._run("overwrite", table, self._spelled(rows))
 
     def postpone_compact(self, table: Path, buckets: int, identifier: int) -> None:
         """Give postponed rows that many real buckets."""
         self._run("postpone", table, buckets, identifier)
+
+    def tell(self, verb: str, table: Path, *words: object) -> list[dict[str, Any]]:
+        """A command of `PaimonUpkeep.java`."""
+        return self._run(verb, table, *words)
+
+    def _spelled(self, rows: Sequence[Sequence[Any]]) -> Path:
+        file = self._folder / "rows.tsv"
+        spelled = ["\t".join("\\N" if value is None else str(value) for value in row) for row in rows]
+        file.write_text("\n".join(spelled), encoding="utf-8")
+        return file
 
     def _run(self, *words: object) -> list[dict[str, Any]]:
         *lines, failure = self._peer.ask(*words, end="\x04")
@@ -131,10 +142,22 @@ def named(variable: str) -> str:
     return value
 
 
+def pypaimon_peer(folder: Path) -> Peer:
+    """A process of pypaimon, with a folder of its own."""
+    return Peer([named("LAKEBED_INTEROP_PYTHON"), str(HERE / "pypaimon_peer.py")], folder)
+
+
+def paimon_jvm_peer(folder: Path) -> Peer:
+    """A process of Paimon's Java bundle, with a folder of its own."""
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
+    options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
+    return Peer([java, *options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer"], folder)
+
+
 @pytest.fixture(scope="session")
 def pypaimon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pypaimon]:
     folder = tmp_path_factory.mktemp("pypaimon")
-    peer = Peer([named("LAKEBED_INTEROP_PYTHON"), str(HERE / "pypaimon_peer.py")], folder)
+    peer = pypaimon_peer(folder)
     yield Pypaimon(peer, folder)
     peer.close()
 
@@ -142,8 +165,6 @@ def pypaimon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pypaimon]:
 @pytest.fixture(scope="session")
 def paimon_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaimonJvm]:
     folder = tmp_path_factory.mktemp("jvm")
-    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
-    peer = Peer([java, *options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer"], folder)
+    peer = paimon_jvm_peer(folder)
     yield PaimonJvm(peer, folder)
     peer.close()

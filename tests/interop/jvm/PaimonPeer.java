@@ -62,7 +62,7 @@ import org.apache.paimon.utils.TypeUtils;
  * every bucket touched is compacted too. `delta TABLE ID`: the rows that a streaming read takes from one snapshot, each with its "kind".
  * `changes TABLE FROM,TO MODE`: the range as the audit log gives it, in `incremental-between-scan-mode` MODE, as `delta` does. `follow TABLE ID
  * SNAPSHOT`: the rows of the next plan of a stream with the consumer ID, which starts at SNAPSHOT, and whose progress is kept then.
- * `postpone TABLE BUCKETS IDENTIFIER`: postponed files go into that many real buckets.
+ * `postpone TABLE BUCKETS IDENTIFIER`: postponed files go into that many real buckets. Other commands: {@link PaimonUpkeep}.
  */
 public class PaimonPeer {
   public static void main(String[] args) throws Exception {
@@ -92,7 +92,7 @@ public class PaimonPeer {
       case "changes": changes(table, io, words[2], words[3]); break;
       case "follow": follow(table, io, words[2], words[3]); break;
       case "postpone": postpone(table, io, words[2], Long.parseLong(words[3])); break;
-      default: throw new IllegalArgumentException(words[0]);
+      default: PaimonUpkeep.run(table, io, words);
     }
   }
 

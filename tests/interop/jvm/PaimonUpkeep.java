@@ -1,0 +1,128 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.paimon.append.AppendCompactCoordinator;
+import org.apache.paimon.append.AppendCompactTask;
+import org.apache.paimon.data.GenericRow;
+import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.manifest.BucketEntry;
+import org.apache.paimon.operation.BaseAppendFileStoreWrite;
+import org.apache.paimon.options.ExpireConfig;
+import org.apache.paimon.schema.SchemaChange;
+import org.apache.paimon.schema.SchemaManager;
+import org.apache.paimon.table.BucketMode;
+import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.sink.BatchTableCommit;
+import org.apache.paimon.table.sink.BatchTableWrite;
+import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.sink.CommitMessage;
+import org.apache.paimon.table.sink.StreamTableCommit;
+import org.apache.paimon.table.sink.StreamTableWrite;
+import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.Split;
+import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.types.DataTypeJsonParser;
+
+/**
+ * What the reference engine does to a table beside reading and writing it: the commands of {@link PaimonPeer} that it does not know itself.
+ *
+ * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
+ * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP`: so many snapshots stay.
+ * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`. `branch TABLE NAME TAG`, `forward TABLE NAME`.
+ */
+final class PaimonUpkeep {
+  private PaimonUpkeep() {}
+
+  static void run(FileStoreTable table, IOManager io, String[] words) throws Exception {
+    switch (words[0]) {
+      case "count": count(table, io); break;
+      case "at": at(table, io, words[2]); break;
+      case "compact": compact(table.copy(Map.of("write-only", "false")), io, Long.parseLong(words[2])); break;
+      case "overwrite": overwrite(table, io, words[2]); break;
+      case "tag": if (words.length > 3) table.createTag(words[2], Long.parseLong(words[3])); else table.createTag(words[2]); break;
+      case "untag": table.deleteTag(words[2]); break;
+      case "rollback": if (words[2].matches("\\d+")) table.rollbackTo(Long.parseLong(words[2])); else table.rollbackTo(words[2]); break;
+      case "expire": expire(table, Integer.parseInt(words[2])); break;
+      case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;
+      case "branch": table.createBranch(words[2], words[3]); break;
+      case "forward": table.fastForward(words[2]); break;
+      default: throw new IllegalArgumentException(words[0]);
+    }
+  }
+
+  private static void at(FileStoreTable table, IOManager io, String moment) throws Exception {
+    FileStoreTable then = table.copy(Map.of(moment.matches("\\d+") ? "scan.snapshot-id" : "scan.tag-name", moment));
+    ReadBuilder builder = then.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    for (Split split : builder.newScan().plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        StringBuilder out = new StringBuilder("{\"row\":");
+        PaimonPeer.row(out, row, then.rowType());
+        System.out.println(out.append('}'));
+      });
+  }
+
+  private static void count(FileStoreTable table, IOManager io) throws Exception {
+    InternalRow.FieldGetter[] getters = new InternalRow.FieldGetter[table.rowType().getFieldCount()];
+    for (int i = 0; i < getters.length; i++) getters[i] = InternalRow.createFieldGetter(table.rowType().getTypeAt(i), i);
+    ReadBuilder builder = table.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    long[] found = new long[2];
+    for (Split split : builder.newScan().plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        found[0]++;
+        for (InternalRow.FieldGetter getter : getters) if (getter.getFieldOrNull(row) != null) found[1]++;
+      });
+    System.out.println("{\"rows\":" + found[0] + ",\"values\":" + found[1] + "}");
+  }
+
+  private static void compact(FileStoreTable table, IOManager io, long identifier) throws Exception {
+    try (StreamTableWrite write = table.newStreamWriteBuilder().withCommitUser("jvm").newWrite();
+        StreamTableCommit commit = table.newStreamWriteBuilder().withCommitUser("jvm").newCommit()) {
+      write.withIOManager(io);
+      List<CommitMessage> made = new ArrayList<>();
+      if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
+        BaseAppendFileStoreWrite append = (BaseAppendFileStoreWrite) table.store().newWrite("jvm");
+        append.withIOManager(io);
+        for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) made.add(task.doCompact(table, append));
+        append.close();
+      } else {
+        for (BucketEntry entry : table.newSnapshotReader().bucketEntries())
+          if (entry.bucket() >= 0) write.compact(entry.partition(), entry.bucket(), true);
+        made.addAll(write.prepareCommit(true, identifier));
+      }
+      commit.commit(identifier, made);
+    }
+  }
+
+  private static void overwrite(FileStoreTable table, IOManager io, String file) throws Exception {
+    BatchWriteBuilder builder = table.newBatchWriteBuilder().withOverwrite();
+    try (BatchTableWrite write = builder.newWrite(); BatchTableCommit commit = builder.newCommit()) {
+      write.withIOManager(io);
+      List<GenericRow> rows = PaimonPeer.rows(table.rowType(), file);
+      if (table.bucketMode() == BucketMode.HASH_DYNAMIC || table.bucketMode() == BucketMode.KEY_DYNAMIC)
+        throw new IllegalArgumentException("no overwrite of dynamic buckets here");
+      for (GenericRow row : rows) write.write(row);
+      commit.commit(write.prepareCommit());
+    }
+  }
+
+  private static void expire(FileStoreTable table, int keep) {
+    table.newExpireSnapshots().config(ExpireConfig.builder().snapshotRetainMin(1).snapshotRetainMax(keep)
+        .snapshotTimeRetain(Duration.ofDays(1)).snapshotMaxDeletes(1000).build()).expire();
+  }
+
+  private static List<SchemaChange> change(String[] words) {
+    switch (words[2]) {
+      case "add": return List.of(SchemaChange.addColumn(words[3], DataTypeJsonParser.parseAtomicTypeSQLString(words[4])));
+      case "retype": return List.of(SchemaChange.updateColumnType(words[3], DataTypeJsonParser.parseAtomicTypeSQLString(words[4])));
+      case "drop": return List.of(SchemaChange.dropColumn(words[3]));
+      case "rename": return List.of(SchemaChange.renameColumn(words[3], words[4]));
+      default: throw new IllegalArgumentException(words[2]);
+    }
+  }
+}
