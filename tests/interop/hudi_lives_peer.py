@@ -74,12 +74,12 @@ def call(order):
         spark.sql(f"refresh table {tables[path]}")
         text = text.replace("$T", tables[path])
     for key, value in order["settings"].items():
-        spark.sql(f"set {key}={value}")
+        spark.conf.set(key, value)  # SQL cannot spell a value with a semicolon
     try:
         return [[str(value) for value in row] for row in spark.sql(text.replace("$P", path)).collect()]
     finally:
         for key in order["settings"]:
-            spark.sql(f"reset {key}")
+            spark.conf.unset(key)
 
 
 def archived(order):
