@@ -4,6 +4,7 @@ the old files or the new ones. Beside other writers no row is lost, shown twice 
 import itertools
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.formats.paimon.commit.committer import Committer
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
@@ -22,7 +23,7 @@ from lakebed.formats.paimon.read.plan import deletion_files
 from lakebed.formats.paimon.rewrite.vectors import BucketVectors
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import Store, open_store
-from lakebed.testing.faults import Fault, FaultyStore, Kind, check_crash_safety
+from lakebed.testing.faults import CHANGES, Crash, Fault, FaultyStore, Kind, check_crash_safety
 from tests.golden import unpack
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("v", pa.string())])
@@ -92,10 +93,10 @@ def postponed(tmp_path: Path) -> Make:
     return copies(original, tmp_path / "postponed-copies")
 
 
-@pytest.mark.parametrize("kind", [Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_AFTER])
-def test_any_death(deleted: Make, postponed: Make, kind: Kind) -> None:
-    assert check_crash_safety(deleted, rewrite, observe, (kind,)) > 5
-    assert check_crash_safety(postponed, rescale, observe, (kind,)) > 5
+def test_any_death(deleted: Make, postponed: Make) -> None:
+    kinds = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_AFTER)
+    assert check_crash_safety(deleted, rewrite, observe, kinds) > 15
+    assert check_crash_safety(postponed, rescale, observe, (Kind.CRASH_AFTER,)) > 5
 
 
 def test_of_two_rewrites_one_wins(small: Make, postponed: Make) -> None:
@@ -176,3 +177,45 @@ def test_an_expiry_between_plan_and_commit(small: Make) -> None:
 
     rewrite(FaultyStore(store, Fault(1, Kind.EXISTS, PUTS, rival)))
     assert len(rows(store)) == 6
+
+
+# ---- inside a write ----
+
+
+def commit(store: Store, identifier: int = 9, user: str = "job") -> None:
+    """What a restarted job runs: the same row under the same commit user and identifier."""
+    writer = lakebed.open(store, QUICK).writer(commit_user=user)
+    writer.write(pa.table({"k": [identifier], "v": [user]}, schema=SCHEMA))
+    writer.filter_and_commit({identifier: writer.prepare_commit()})
+
+
+@pytest.fixture
+def due(tmp_path: Path) -> Make:
+    """A fixed bucket with four small files: the next write compacts it."""
+    original = tmp_path / "due"
+    lakebed.create(original, "paimon", SCHEMA, options={"bucket": "1", "bucket-key": "k"})
+    for number in range(4):
+        commit(open_store(original), number)
+    return copies(original, tmp_path / "due-copies")
+
+
+@pytest.mark.parametrize("kind", [Kind.CRASH_AFTER, Kind.CRASH_BEFORE])
+def test_a_write_that_compacts_lands_once(due: Make, kind: Kind) -> None:
+    counting = FaultyStore(due())
+    commit(counting)
+    calls = sum(call.verb in CHANGES for call in counting.calls)
+    assert calls > 10
+    for at in range(1, calls + 1, 2):
+        store = FaultyStore(due(), Fault(at, kind))
+        with suppress(Crash, LakebedError, ValueError):  # ValueError: this call cannot fail in that way
+            commit(store)
+        commit(store.real)
+        assert [row["k"] for row in lakebed.open(store.real).read().read_all().to_pylist()] == [0, 1, 2, 3, 9], at
+
+
+@pytest.mark.parametrize("at", [1, 2], ids=["before its rows", "before its compaction"])
+def test_a_rival_that_compacts_during_a_write(due: Make, at: int) -> None:
+    store = due()
+    commit(FaultyStore(store, Fault(at, Kind.EXISTS, PUTS, lambda real: commit(real, 20, "rival"))))
+    assert len(rows(store)) == 6
+    assert not unknown_files(store)

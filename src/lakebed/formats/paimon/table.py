@@ -35,7 +35,7 @@ from lakebed.formats.paimon.read.start import NEWEST
 from lakebed.formats.paimon.read.stream import PaimonStream
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite import options as rewrite_options
-from lakebed.formats.paimon.rewrite.inline import inline_compaction
+from lakebed.formats.paimon.rewrite.append_inline import compaction_of_writes
 from lakebed.formats.paimon.rewrite.run import rewrite_files
 from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
@@ -198,7 +198,7 @@ class PaimonTable(Table):
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
-        compaction = inline_compaction(table._history, schema, parsed)
+        compaction = compaction_of_writes(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         commit_options = CommitOptions(
             user, callbacks=checked_callbacks(callbacks), named=named_callbacks(parsed), expire=expire

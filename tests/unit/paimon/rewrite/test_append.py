@@ -2,7 +2,7 @@
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,7 @@ from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.table import PaimonTable
 
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.string()), ("v", pa.string())])
 Row = tuple[Any, ...]
@@ -80,6 +81,27 @@ def test_fixed_buckets_keep_the_order_of_their_rows(tmp_path: Path) -> None:
     assert files(table)[1].min_sequence_number == 16
     assert table.rewrite().skipped[0].reason == "2 small files are too few for a full compaction"
     assert table.rewrite(options={"compaction.force-rewrite-all-files": "true"}).files_after == 1
+
+
+def test_writes_compact_fixed_buckets(tmp_path: Path) -> None:
+    table = create(tmp_path, 4, bucket="1", bucket__key="k")
+    assert [instant.action for instant in table.history()] == ["append"] * 4
+    table.write(rows(range(16, 20)))
+    assert [instant.action for instant in table.history()][4:] == ["append", "compact"]
+    (file,) = files(table)
+    assert (file.min_sequence_number, file.max_sequence_number, file.row_count) == (0, 19, 20)
+    writer = cast(PaimonTable, table).writer("job")
+    prepared = []
+    for number in range(20, 26):
+        writer.write(rows(range(number, number + 1)))
+        prepared.append(writer.prepare_commit())
+    for number, messages in enumerate(prepared):
+        writer.commit(number, messages)
+    assert [row[0] for row in contents(table)] == [*range(26)]
+    table.write(rows(range(26, 27)))
+    assert [row[0] for row in contents(table)] == [*range(27)]
+    assert len(files(table)) == 4
+    assert len(files(create(tmp_path / "alone", 6, bucket="1", bucket__key="k", write__only="true"))) == 6
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert", "auto"])

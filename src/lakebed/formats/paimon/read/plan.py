@@ -174,6 +174,8 @@ def bucket_splits(
     for (partition, bucket), files in buckets.items():
         folder = bucket_folder(folders.of_row(partition), bucket)
         vectors = deletions.get((partition, bucket), {})
+        if not schema.primary_keys:  # a compaction may add rows later that are older
+            files = sorted(files, key=lambda file: file.min_sequence_number)
         unmerged = no_level_0 and all(file.level > 0 for file in files)
         parts = packed(files, options) if unmerged or not schema.primary_keys else [files]
         for number, part in enumerate(parts):

@@ -23,6 +23,7 @@ from lakebed.formats.paimon.read.split import DeletionFile
 from lakebed.formats.paimon.rewrite.append import AppendRules, PartitionPacker, index_names
 from lakebed.formats.paimon.rewrite.append_task import AppendCompactor, AppendTask
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, LiveBucket, buckets_of, in_partitions
+from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
@@ -50,7 +51,7 @@ def plan_append_compaction(
     groups: list[RewriteGroup] = []
     skipped: list[Skipped] = []
     for live_bucket in buckets_of(history.store, compactor.schema, options.table, chosen, indexes):
-        bucket = _Bucket.of(live_bucket, compactor, rules)
+        bucket = AppendBucket.of(live_bucket, compactor, rules)
         choices = bucket.sorted() if compactor.order is not None else bucket.packed(minor)
         taken: set[str] = set()
         for files, reason in choices:
@@ -63,8 +64,18 @@ def plan_append_compaction(
     return CompactionPlan(tuple(tasks), tuple(groups), tuple(skipped))
 
 
+def not_rewritten(options: Options) -> dict[str, str]:
+    """The options of a table without a primary key that keep lakebed from rewriting its files, each with the reason."""
+    reasons: dict[str, str] = {}
+    if options[opt.ROW_TRACKING]:
+        reasons[opt.ROW_TRACKING.key] = "it would give each row another id"
+    if options.raw.get("clustering.incremental", "").lower() == "true":
+        reasons["clustering.incremental"] = "the levels of its files say how far they are clustered"
+    return reasons
+
+
 @dataclass(frozen=True, slots=True)
-class _Bucket:
+class AppendBucket:
     """The files of a bucket, in the order in which they were committed, and what is known of their deleted rows:
     `deletions` by file, and the `marked` files of each index file."""
 
@@ -77,7 +88,8 @@ class _Bucket:
     has_vectors: bool
 
     @classmethod
-    def of(cls, live: LiveBucket, compactor: AppendCompactor, rules: AppendRules) -> _Bucket:
+    def of(cls, live: LiveBucket, compactor: AppendCompactor, rules: AppendRules) -> AppendBucket:
+        """By the options of the table."""
         fixed = compactor.options.mode is BucketMode.HASH_FIXED
         vectors = bool(compactor.options.table[opt.DELETION_VECTORS] or live.indexes)
         files, deletions = tuple(entry.file for entry in live.entries), live.deletions()

@@ -82,7 +82,7 @@ class InlineCompaction:
         for message in messages:
             waiting = self._waiting.get((message.partition, message.bucket))
             if waiting is not None:
-                waiting.difference_update(_names(message))
+                waiting.difference_update(names_of(message))
 
     # ---- what is due ----
 
@@ -110,8 +110,8 @@ class InlineCompaction:
             except DataCleanedError as error:
                 notes = (f"nothing was compacted, and a later write does it: {error.what}",)
         for message in messages:
-            self._waiting.setdefault((message.partition, message.bucket), set()).update(_names(message))
-        return [*_joined(messages, added)], notes
+            self._waiting.setdefault((message.partition, message.bucket), set()).update(names_of(message))
+        return joined(messages, added), notes
 
     def _may_be_due(self, known: tuple[int, int], group: Sequence[PaimonMessage]) -> bool:
         files = sum(len(message.new_files) for message in group)
@@ -218,7 +218,7 @@ class _Bounds:
         return 2**63 - 1 if self.everything else self.greatest.get(bucket, default)
 
 
-def _joined(messages: Sequence[PaimonMessage], added: dict[Bucket, PaimonMessage]) -> list[PaimonMessage]:
+def joined(messages: Sequence[PaimonMessage], added: dict[Bucket, PaimonMessage]) -> list[PaimonMessage]:
     """Messages with the compaction of their buckets, each in the first message of its bucket."""
     joined: list[PaimonMessage] = []
     for message in messages:
@@ -237,5 +237,6 @@ def _joined(messages: Sequence[PaimonMessage], added: dict[Bucket, PaimonMessage
     return [*joined, *added.values()]
 
 
-def _names(message: PaimonMessage) -> set[str]:
+def names_of(message: PaimonMessage) -> set[str]:
+    """The data files that a message adds."""
     return {file.file_name for file in (*message.new_files, *message.compact_after)}

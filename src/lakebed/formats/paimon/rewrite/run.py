@@ -20,7 +20,7 @@ from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
-from lakebed.formats.paimon.rewrite.append_plan import plan_append_compaction
+from lakebed.formats.paimon.rewrite.append_plan import not_rewritten, plan_append_compaction
 from lakebed.formats.paimon.rewrite.append_task import AppendCompactor
 from lakebed.formats.paimon.rewrite.arrange import order_of
 from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY
@@ -64,7 +64,7 @@ def rewrite_files(
         return PostponeRewrite.plan(history, schema, options, where).run(dry_run, engine)
     refuse_unserved(schema, options, Use.WRITE, table)
     if not schema.primary_keys:
-        _refuse_append(schema, options, table)
+        _refuse_append(options, table)
     minor, user = own[STRATEGY] == "minor", f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
     order = order_of(own, options, schema, table)
 
@@ -85,23 +85,15 @@ def rewrite_files(
     return planned().run(dry_run, engine)
 
 
-def _refuse_append(schema: TableSchema, options: Options, table: str) -> None:
+def _refuse_append(options: Options, table: str) -> None:
     """Raise UnsupportedError for a table without a primary key whose files lakebed cannot rewrite."""
-    refused = {
-        opt.ROW_TRACKING.key: (options[opt.ROW_TRACKING], "it would give each row another id"),
-        "clustering.incremental": (
-            options.raw.get("clustering.incremental", "").lower() == "true",
-            "the levels of its files say how far they are clustered",
-        ),
-    }
-    for key, (is_set, why) in refused.items():
-        if is_set:
-            raise UnsupportedError(
-                f"lakebed cannot rewrite the files of a table with {key}",
-                table=table,
-                why=why,
-                todo="Compact this table with Paimon's own engine",
-            )
+    for key, why in not_rewritten(options).items():
+        raise UnsupportedError(
+            f"lakebed cannot rewrite the files of a table with {key}",
+            table=table,
+            why=why,
+            todo="Compact this table with Paimon's own engine",
+        )
 
 
 @dataclass(frozen=True, slots=True)

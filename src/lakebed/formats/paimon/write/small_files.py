@@ -64,7 +64,7 @@ def merge_small_files(files: BucketFiles, messages: Sequence[PaimonMessage], eng
     chosen, left = _within(groups, most) if isinstance(engine, LocalEngine) else (groups, [])
     notes = (_note(left, most),) if left else ()
     if not chosen:
-        return Prepared(tuple(messages), notes)
+        return Prepared(_numbered(files, messages), notes)
     if sum(group.size for group in chosen) <= HERE_BYTES:
         engine = LocalEngine()
     merged_by_first = {
@@ -74,7 +74,29 @@ def merge_small_files(files: BucketFiles, messages: Sequence[PaimonMessage], eng
     remove_files(files.store, replaced)
     others = {id(message) for message in replaced} - merged_by_first.keys()
     kept = [merged_by_first.get(id(message), message) for message in messages if id(message) not in others]
-    return Prepared(tuple(kept), notes)
+    return Prepared(_numbered(files, kept), notes)
+
+
+def _numbered(files: BucketFiles, messages: Sequence[PaimonMessage]) -> tuple[PaimonMessage, ...]:
+    """Messages whose rows are numbered on from one to the next in each bucket of a table without a key.
+
+    All tasks begin with the same number, and readers take the files of such a bucket in the order of their numbers,
+    which are in manifests only.
+    """
+    if files.schema.primary_keys or files.options.mode is not BucketMode.HASH_FIXED:
+        return tuple(messages)
+    following: dict[tuple[bytes, int], int] = {}
+    numbered: list[PaimonMessage] = []
+    for message in messages:
+        place = (message.partition, message.bucket)
+        renumbered: list[DataFileMeta] = []
+        for file in message.new_files:
+            first = following.get(place, file.min_sequence_number)
+            following[place] = first + file.row_count
+            last = first + file.row_count - 1
+            renumbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
+        numbered.append(replace(message, new_files=tuple(renumbered)))
+    return tuple(numbered)
 
 
 def refuse_scattered_keys(store: Store, messages: Sequence[PaimonMessage], mode: BucketMode) -> None:
