@@ -57,5 +57,6 @@ def test_killed_ones_start_again(tmp_path: Path) -> None:
     assert run(folder, range(3)) == [0] * 3
     table = lakebed.open(folder)
     assert table.read().read_all().num_rows == 3 * COMMITS * ROWS
-    done = [(i.summary["commit_user"], i.summary["commit_identifier"]) for i in table.history()]
+    appends = [instant for instant in table.history() if instant.action == "append"]  # a compaction has the same names
+    done = [(i.summary["commit_user"], i.summary["commit_identifier"]) for i in appends]
     assert len(done) == len(set(done)) == 3 * COMMITS

@@ -50,7 +50,7 @@ def held_files(history: History) -> set[str]:
 
 def _of_branch(history: History) -> Iterator[str]:
     store = history.store
-    looks: tuple[Callable[[], Any], ...] = history.snapshots, history.tagged, lambda: _changelogs(history)
+    looks: tuple[Callable[[], Any], ...] = history.snapshots, history.tagged, lambda: kept_changelogs(history)
     snapshots, tagged, changelogs = store.together(lambda look: look(), looks)
     ids = {snapshot.id for snapshot in snapshots}
     later = [snapshot for snapshot in snapshots if snapshot.id - 1 in ids]
@@ -63,7 +63,7 @@ def _of_branch(history: History) -> Iterator[str]:
         yield from names
 
 
-def _changelogs(history: History) -> list[Snapshot]:
+def kept_changelogs(history: History) -> list[Snapshot]:
     """The changelogs that outlive their snapshots. One that expires meanwhile is left out."""
     store = history.store
 

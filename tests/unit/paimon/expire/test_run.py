@@ -313,3 +313,19 @@ def test_a_commit_whose_base_expires_meanwhile_is_tried_again(make: Make, monkey
     assert contents(table) == [("a", 2, "rival", 1), ("a", 3, "v", 1)]
     manifests = {path.name for path in (Path(table.location) / "manifest").glob("manifest-list-*")}
     assert len(manifests) == 4, "those of the lost try are gone"
+
+
+def test_what_a_changelog_that_outlives_its_snapshot_names_stays(make: Make) -> None:
+    """As an engine leaves it that keeps changelogs longer than snapshots."""
+    table = filled(make)
+    root = Path(table.location)
+    (root / "changelog").mkdir()
+    shutil.copy(root / "snapshot" / "snapshot-2", root / "changelog" / "changelog-2")
+    document = json.loads((root / "changelog" / "changelog-2").read_text())
+    reference = lakebed.open(shutil.copytree(root, root.with_name("without")))
+    shutil.rmtree(root.with_name("without") / "changelog")
+    gone = {*table.expire(options=AT_ONCE).deleted_files}
+    kept = {*reference.expire(options=AT_ONCE).deleted_files} - gone
+    assert f"manifest/{document['deltaManifestList']}" in kept
+    assert len([name for name in kept if "data-" in name]) == 1  # the row that snapshot 2 put into partition b
+    assert kept <= files(table)

@@ -2,7 +2,7 @@
 
 Rules: Paimon's SnapshotDeletion and ExpireSnapshotsImpl.expireUntil. A data file is needed until the snapshot that
 deletes it is the oldest one. Tags need the files of their snapshot. So do branches, which share data and manifests with
-the main branch.
+the main branch, and changelogs that outlive their snapshots.
 
 Each manifest list is read once, however many snapshots name it, and all that are known to be needed at the same time.
 """
@@ -38,6 +38,7 @@ from lakebed.formats.paimon.manifests import (
     metas_of_lists,
 )
 from lakebed.formats.paimon.partitions import PartitionFolders
+from lakebed.formats.paimon.references import kept_changelogs
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
 
@@ -60,9 +61,13 @@ class UnusedFiles:
     def of(self, expiring: Sequence[Snapshot], oldest_kept: Snapshot) -> list[str]:
         """The paths of the files that nothing needs once `expiring` (ascending) are gone: data files first, then
         changelog, index and manifest files, lists last."""
-        looks: tuple[Callable[[], Any], ...] = self._other_holders, lambda: self._look([*expiring, oldest_kept])
-        others, _ = self.history.store.together(lambda look: look(), looks)
-        self._look(others)
+        looks: tuple[Callable[[], Any], ...] = (
+            self._other_holders,
+            self._changelogs,
+            lambda: self._look([*expiring, oldest_kept]),
+        )
+        others, changelogs, _ = self.history.store.together(lambda look: look(), looks)
+        self._look([*others, *changelogs])
         data: dict[str, None] = {}
         for entries in self._entries([*map(delta_list, [*expiring[1:], oldest_kept])]):
             data.update(dict.fromkeys(self._deleted(entries)))
@@ -73,6 +78,7 @@ class UnusedFiles:
         needed = {path for snapshot in (oldest_kept, *others) for path in self._metadata(snapshot)}
         if data:
             needed |= {path for holder in others for path in self._live(holder)}
+        needed.update(self._of_changelogs(changelogs))
         return [path for path in (*data, *changelog, *metadata) if path not in needed]
 
     def after_rollback(self, removed: Sequence[Snapshot], target: Snapshot, tags: Mapping[str, Snapshot]) -> list[str]:
@@ -83,7 +89,9 @@ class UnusedFiles:
         """
         gone = [*removed, *tags.values()]
         others = [tagged for name, tagged in self.tagged().items() if name not in tags] + self._of_other_branches()
-        self._look([target, *gone, *others])
+        ended = {changelog.id for changelog in removed}
+        changelogs = [changelog for changelog in self._changelogs() if changelog.id not in ended]
+        self._look([target, *gone, *others, *changelogs])
         data = {
             path: None
             for entries in self._entries([*map(delta_list, removed)])
@@ -96,6 +104,7 @@ class UnusedFiles:
         data.update(dict.fromkeys(self._changelog_files(gone)))
         metadata = {path: None for snapshot in gone for path in self._metadata(snapshot)}
         needed = {path for holder in (target, *others) for path in (*self._metadata(holder), *self._live(holder))}
+        needed.update(self._of_changelogs(changelogs))
         return [path for path in (*data, *metadata) if path not in needed]
 
     def tagged(self) -> dict[str, Snapshot]:
@@ -111,14 +120,31 @@ class UnusedFiles:
         return [*tagged.values(), *of_branches]
 
     def all_needed(self) -> Iterator[str]:
-        """Every file that a snapshot of any branch or a tag needs."""
-        own = self.history.snapshots()
+        """Every file that a snapshot of any branch, a tag or a changelog needs."""
+        own, changelogs = self.history.snapshots(), self._changelogs()
         every = [*own, *self._other_holders()]
-        self._look(every)
+        self._look([*every, *changelogs])
         for snapshot in every:
             yield from self._metadata(snapshot)
             yield from self._live(snapshot)
         yield from self._changelog_files(own)
+        yield from self._of_changelogs(changelogs)
+
+    def _changelogs(self) -> list[Snapshot]:
+        """The changelogs of all branches that outlive their snapshots."""
+        store, branches = self.history.store, dict.fromkeys([MAIN_BRANCH, *self.history.branches()])
+        found = store.together(lambda branch: kept_changelogs(History(store, branch)), [*branches])
+        return [changelog for of_branch in found for changelog in of_branch]
+
+    def _of_changelogs(self, changelogs: Sequence[Snapshot]) -> Iterator[str]:
+        """What changelogs need: their metadata, and the files that they list, or that their snapshot added."""
+        for changelog in changelogs:
+            yield from self._metadata(changelog)
+        yield from self._changelog_files(changelogs)
+        for entries in self._entries([*map(delta_list, changelogs)]):
+            for entry in entries:
+                if entry.kind == ADD:
+                    yield from self._paths(entry)
 
     def _of_other_branches(self) -> list[Snapshot]:
         branches = [name for name in (MAIN_BRANCH, *self.history.branches()) if name != self.history.branch]
