@@ -163,7 +163,8 @@ GRID = (
         )),
     }),
     Row("branches made, removed, followed", "`table.branch`, `table.fast_forward`", {
-        "paimon": Cell(("tests/unit/paimon/test_branches.py::", "tests/crash/test_paimon_branches.py::")),
+        "paimon": Cell(("tests/unit/paimon/test_branches.py::", "tests/crash/test_paimon_branches.py::",
+                        "tests/interop/test_paimon_outside.py::test_a_branch_of_ours_is_followed_by_both")),
     }),
     Row("back at a tag, an instant or a snapshot", "`table.rollback`", {
         "hudi": Cell((f"{HUDI}TestRollback", "tests/crash/test_hudi_restore.py::", "tests/unit/hudi/test_rollback.py::",

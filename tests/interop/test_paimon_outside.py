@@ -552,6 +552,28 @@ def test_a_branch_is_written_by_both(tmp_path: Path, paimon_jvm: PaimonJvm) -> N
     assert plain_jvm(rows, main.schema) == plain(main.read().read_all()) == before
 
 
+def test_a_branch_of_ours_is_followed_by_both(tmp_path: Path, paimon_jvm: PaimonJvm) -> None:
+    folder = tmp_path / "db.db" / "forked"
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
+    table = lakebed.create(folder, "paimon", schema, ["id"], options={"bucket": "1"})
+    table.write(pa.table({"id": [1], "v": ["ours"]}, schema=schema))
+    table.tag("t")
+    table.branch("b", "tag:t")
+    branch = lakebed.open(folder, {"branch": "b"})
+    paimon_jvm.write(folder, [["+I", 2, "on main"]], 1)
+    paimon_jvm.write(f"{folder}@branch=b", [["+I", 3, "theirs"]], 2)
+    branch.write(pa.table({"id": [4], "v": ["ours"]}, schema=schema))
+    rows, _ = paimon_jvm.dump(f"{folder}@branch=b")
+    assert plain_jvm(rows, schema) == plain(branch.read().read_all())
+    assert sorted(line["row"]["id"] for line in rows) == [1, 3, 4]
+    table.fast_forward("b")
+    table.delete_branch("b")
+    paimon_jvm.write(folder, [["+I", 5, "theirs"]], 3)
+    rows, _ = paimon_jvm.dump(folder)
+    assert plain_jvm(rows, schema) == plain(table.read().read_all())
+    assert sorted(line["row"]["id"] for line in rows) == [1, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
     "options",
     [{"merge-engine": "first-row"}, {"deletion-vectors.enabled": "true"}],
