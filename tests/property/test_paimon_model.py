@@ -122,14 +122,16 @@ def test_deduplicate(writes: list[list[Row]], buffer: str, producer: str, mode: 
 @settings(max_examples=15, deadline=None)
 @given(batches(["+I", "+U", "-D"]), buffers, producers, st.sampled_from([mode for mode in MODES if not mode.partition]))
 def test_deduplicate_by_sequence_field(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
+    """Without compactions: they forget deletes, and a row that is older than a forgotten one counts."""
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
             known = state.get(row["k"])
             if known is None or (-1 if row["s"] is None else row["s"]) >= (-1 if known["s"] is None else known["s"]):
                 state[row["k"]] = row
+    options = {"write-only": "true", **common(buffer, producer)}
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"sequence.field": "s", **common(buffer, producer)}, mode) == live(state, mode)
+        assert written(folder, writes, {"sequence.field": "s", **options}, mode) == live(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
