@@ -24,7 +24,7 @@ def run(verb: str, warehouse: str, name: str, path: str, file: str) -> None:
         table = table.copy({f"{verb}.native.enabled": "true" for verb in ("read", "write", "commit")})
     if verb == "read":
         builder = table.new_read_builder()
-        found = []
+        found = [builder.new_read().to_arrow([]).append_column("_bucket", pa.array([], pa.int32()))]
         for split in builder.new_scan().plan().splits():
             rows = builder.new_read().to_arrow([split])
             found.append(rows.append_column("_bucket", pa.array([split.bucket] * len(rows), pa.int32())))

@@ -125,7 +125,7 @@ public class PaimonPeer {
   }
 
   static void follow(FileStoreTable table, IOManager io, String consumer, String snapshot) throws Exception {
-    FileStoreTable from = table.copy(Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot, "consumer-id", consumer));
+    FileStoreTable from = table.copyWithoutTimeTravel(Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot, "consumer-id", consumer));
     ReadBuilder builder = from.newReadBuilder();
     TableRead read = builder.newRead();
     read.withIOManager(io);
@@ -219,7 +219,7 @@ public class PaimonPeer {
         default: for (GenericRow row : rows) write.write(row);
       }
       if (compact) for (GenericRow row : rows) write.compact(write.getPartition(row), write.getBucket(row), true);
-      commit.commit(identifier, write.prepareCommit(compact, identifier));
+      commit.commit(identifier, write.prepareCommit(compact || table.coreOptions().prepareCommitWaitCompaction(), identifier));
     }
   }
 
