@@ -20,6 +20,8 @@ from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import new_schema
+from lakebed.formats.paimon.expire import options as expire_options
+from lakebed.formats.paimon.expire.orphans import remove_orphans
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
@@ -243,12 +245,16 @@ class PaimonTable(Table):
     ) -> ExpireResult:
         """Remove old snapshots of the branch, and the files that only they need, by the `snapshot.*` options.
 
-        Each commit does the same, unless the table is `write-only`. Raises UnsupportedError for a table whose changelog
-        outlives its snapshots.
+        Each commit does the same, unless the table is `write-only`. With `lakebed.expire.what` = `orphan-files`, files
+        go that nothing names. Raises UnsupportedError for a table whose changelog outlives its snapshots.
         """
-        table = self._on_branch(options)
+        own, given = expire_options.split(options)
+        table = self._on_branch(given)
         schema = table.table_schema
-        return SnapshotExpiry(table._history, schema, table._options(schema, options)).run(dry_run)
+        parsed = table._options(schema, given)
+        if own[expire_options.WHAT] == "orphan-files":
+            return remove_orphans(table._history, schema, parsed, own, dry_run)
+        return SnapshotExpiry(table._history, schema, parsed).run(dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""

@@ -120,14 +120,23 @@ class UnusedFiles:
         return [*tagged.values(), *of_branches]
 
     def all_needed(self) -> Iterator[str]:
-        """Every file that a snapshot of any branch, a tag or a changelog needs."""
-        own, changelogs = self.history.snapshots(), self._changelogs()
-        every = [*own, *self._other_holders()]
-        self._look([*every, *changelogs])
-        for snapshot in every:
+        """Every file that a snapshot of any branch, a tag or a changelog needs. A tag does not need the changelog
+        files of its snapshot, and neither does another branch: nobody reads changes by them."""
+        own = self.history.snapshots()
+        yield from self._needed([*own, *self._other_holders()], own)
+
+    def all_named(self) -> Iterator[str]:
+        """Every file that a snapshot of any branch, a tag or a changelog names, needed or not."""
+        every = [*self.history.snapshots(), *self._other_holders()]
+        yield from self._needed(every, every)
+
+    def _needed(self, holders: Sequence[Snapshot], with_changes: Sequence[Snapshot]) -> Iterator[str]:
+        changelogs = self._changelogs()
+        self._look([*holders, *changelogs])
+        for snapshot in holders:
             yield from self._metadata(snapshot)
             yield from self._live(snapshot)
-        yield from self._changelog_files(own)
+        yield from self._changelog_files(with_changes)
         yield from self._of_changelogs(changelogs)
 
     def _changelogs(self) -> list[Snapshot]:

@@ -1,0 +1,78 @@
+"""Orphan files: files in the table's folder that no snapshot, tag or changelog of any branch names.
+
+They are what dead writers left, and what only a branch held that is gone. Only their age tells them from the files of a
+writer at work, whose commit has not come yet.
+
+Rules: Paimon's OrphanFilesClean. The folders are listed before the metadata is read, so files that are committed
+meanwhile are known. Names are unique in a table, so a name that anything has keeps a file wherever it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakebed.errors import OptionError
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.options import ORPHANS_AGE
+from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, branch_prefix
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
+from lakebed.kernel.files.age import certain_now, older_than
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import ExpireResult, Skipped
+
+_LEAST_AGE_MS = 3_600_000
+_METADATA = ("manifest", "index", "statistics")
+_POINTERS = ("EARLIEST", "LATEST")
+
+
+@looks_again
+def remove_orphans(
+    history: History, schema: TableSchema, options: Options, own: Options, dry_run: bool
+) -> ExpireResult:
+    """Remove orphan files that are older than the option says; younger ones are named in `kept`.
+
+    OptionError for an age below an hour, UnsupportedError for tables that lakebed does not write.
+    """
+    store, age = history.store, own[ORPHANS_AGE]
+    if age < _LEAST_AGE_MS:
+        raise OptionError(
+            f"option {ORPHANS_AGE.key!r} leaves less than an hour",
+            key=ORPHANS_AGE.key,
+            table=store.location,
+            why="files of writers at work would count as orphans",
+            todo="Give at least 1 h, and more than the time from the first file of any write to its commit",
+        )
+    refuse_unserved(schema, options, Use.WRITE, store.location)
+    found = [*_candidates(history, len(schema.partition_keys))]
+    if history.latest() is None:
+        return ExpireResult((), (), (Skipped("all files", "the branch has no snapshot that would name any"),), dry_run)
+    named = {path.rpartition("/")[2] for path in UnusedFiles(history, schema, options).all_named()}
+    unnamed = sorted(path for path in found if path.rpartition("/")[2] not in named)
+    now = clock.now() if dry_run or not unnamed else certain_now(store, OWN_FOLDER)
+    old = {*older_than(store, unnamed, now - age / 1000)}
+    why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
+    kept = tuple(Skipped(path, why) for path in unnamed if path not in old)
+    going = tuple(path for path in unnamed if path in old)
+    if not dry_run:
+        store.delete_many(going)
+    return ExpireResult((), going, kept, dry_run)
+
+
+def _candidates(history: History, levels: int) -> Iterator[str]:
+    """The files that something should name: those of buckets, below so many levels of partitions, metadata, and what
+    lies beside snapshots and changelogs."""
+    prefixes = [branch_prefix(branch) for branch in (MAIN_BRANCH, *history.branches())]
+    beside = {f"{prefix}{kind}": f"{kind}-" for prefix in prefixes for kind in ("snapshot", "changelog")}
+    for info in history.store.walk():
+        folder, _, name = info.path.rpartition("/")
+        parts = folder.split("/")
+        if folder in beside:
+            if name not in _POINTERS and not name.startswith(beside[folder]):
+                yield info.path
+        elif folder in _METADATA or (len(parts) == levels + 1 and parts[-1].startswith("bucket-")):
+            yield info.path

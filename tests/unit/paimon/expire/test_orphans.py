@@ -1,0 +1,107 @@
+"""Orphan files: what nothing names goes once it is old, and nothing else."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed.errors import OptionError
+from tests.golden import unpack
+from tests.tables.paimon.small import Make, contents, rows
+
+ORPHANS = {"lakebed.expire.what": "orphan-files"}
+DAY = 86_400
+
+
+def files(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def age(root: Path, days: float) -> None:
+    then = time.time() - days * DAY
+    for path in root.rglob("*"):
+        os.utime(path, (then, then))
+
+
+def states(table: lakebed.Table) -> list[list[Any]]:
+    times: list[Any] = [None, *(int(instant.time) for instant in table.history())]
+    return [sorted(map(repr, table.read(as_of=moment).read_all().to_pylist())) for moment in times]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["append_dv", "bloom", "cl_input", "cl_lookup", "expire", "pk_dv", "pk_dynamic", "pk_null_part", "pk_postpone",
+     "tags_branches", "types_orc"],
+)  # fmt: skip
+def test_what_the_reference_wrote_stays_and_strays_go(tmp_path: Path, name: str) -> None:
+    root = unpack("paimon", name, into=tmp_path)
+    bucket = next(path.parent for path in root.rglob("data-*"))
+    strays = [
+        bucket / "data-0-0.parquet",
+        bucket / "data-0-0.parquet.index",
+        bucket / ".data-1-0.orc.0.tmp",
+        root / "manifest" / "manifest-0-0",
+        root / "index" / "index-0-0",
+        root / "snapshot" / ".snapshot-99.0.tmp",
+    ]
+    there = files(root)
+    for stray in strays:
+        stray.parent.mkdir(exist_ok=True)
+        stray.write_bytes(b"left")
+    age(root, 2)
+    table = lakebed.open(root)
+    before = states(table)
+    named = sorted(str(stray.relative_to(root)) for stray in strays)
+    planned = table.expire(dry_run=True, options=ORPHANS)
+    assert (sorted(planned.deleted_files), planned.expired, planned.dry_run) == (named, (), True)
+    assert files(root) == there | {*named}
+    assert table.expire(options=ORPHANS).deleted_files == planned.deleted_files
+    assert files(root) == there
+    assert states(table) == before
+
+
+def test_files_of_a_writer_at_work_are_too_young(make: Make) -> None:
+    table = make(write__only="true")
+    table.write(rows(("a", 1, "v", 1)))
+    root = Path(table.location)
+    age(root, 3)
+    writer = table.writer("job")
+    writer.write(rows(("b", 2, "w", 1)))
+    messages = writer.prepare_commit()
+    done = table.expire(options=ORPHANS)
+    assert done.deleted_files == () and len(done.kept) == 1 and "younger than 24 hours" in done.kept[0].reason
+    writer.commit(1, messages)
+    assert len(contents(table)) == 2
+
+
+def test_what_only_a_branch_had_goes_after_it(make: Make) -> None:
+    table = make(write__only="true")
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    table.branch("b", "tag:t")
+    root = Path(table.location)
+    shared = files(root)
+    lakebed.open(root, {"branch": "b"}).write(rows(("a", 2, "w", 1)))
+    age(root, 2)
+    assert table.expire(options=ORPHANS).deleted_files == ()
+    table.delete_branch("b")
+    gone = table.expire(options=ORPHANS).deleted_files
+    assert [Path(name).name.partition("-")[0] for name in gone] == ["data", "manifest", "manifest", "manifest"]
+    assert files(root) == {name for name in shared if not name.startswith("branch/")}
+    assert contents(table) == [("a", 1, "v", 1)]
+
+
+def test_an_age_that_spares_no_writer_and_a_table_without_snapshots(make: Make) -> None:
+    table = make()
+    root = Path(table.location)
+    (root / "bucket-0").mkdir()
+    (root / "bucket-0" / "data-0-0.parquet").write_bytes(b"left")
+    age(root, 2)
+    with pytest.raises(OptionError, match="less than an hour"):
+        table.expire(options={**ORPHANS, "lakebed.expire.orphans.after": "10 min"})
+    assert "no snapshot" in table.expire(options=ORPHANS).kept[0].reason
+    with pytest.raises(OptionError, match=r"lakebed\.expire\.what"):
+        table.expire(options={"lakebed.expire.wat": "orphan-files"})
