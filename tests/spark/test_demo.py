@@ -36,10 +36,10 @@ def test_the_demo_moves_every_order_and_can_go_on(tmp_path: Path) -> None:
     assert document["checksum"] == document["source_checksum"]
     assert document["rows_in"] > document["rows_out"]
     assert document["commits"] == 10
-    assert "batch 9: 50 rows -> snapshot 10" in shown.stderr
+    assert "batch 9: 50 rows -> snapshot 13" in shown.stderr, "some batches make a second snapshot, their compaction"
 
     sink = lakebed.open(document["table"])
-    assert [instant.time for instant in sink.history()] == [str(number) for number in range(1, 11)]
+    assert [instant.action for instant in sink.history()].count("append") == 10
     again = lake("run", document["pipeline"], "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["commits"] == 0

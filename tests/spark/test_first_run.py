@@ -80,8 +80,8 @@ def test_a_run_that_is_stopped_says_so_and_resumes(spark: SparkSession, tmp_path
 
 
 def test_upkeep_that_a_new_sink_cannot_have_is_told_before_spark_starts(tmp_path: Path) -> None:
-    more = '[sink.options]\nbucket = "4"\n[upkeep]\nrewrite = 5'
-    with pytest.raises(PipelineFileError, match=r"upkeep\.rewrite is not possible for this sink"):
+    more = '[sink.options]\nbucket = "4"\n[upkeep]\narchive = 5'
+    with pytest.raises(PipelineFileError, match=r"upkeep\.archive is not possible for this sink"):
         pipeline.check(file_of(tmp_path, KEY, more=more))
     pipeline.check(file_of(tmp_path, KEY, more='[sink.options]\nbucket = "-2"\n[upkeep]\nrewrite = 5'))
     pipeline.check(file_of(tmp_path, KEY, format="iceberg", more="[upkeep]\nrewrite = 5\nexpire = 20"))

@@ -95,6 +95,7 @@ def test_a_batch_asks_for_little(
         partition_by = ["dt"]
         [sink.options]
         bucket = 4
+        "num-sorted-run.compaction-trigger" = 100
         {storage}
         [run]
         checkpoint = "{tmp_path}/checkpoint"
