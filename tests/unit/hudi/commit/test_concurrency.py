@@ -129,6 +129,25 @@ def test_a_lock_that_another_engine_holds_is_waited_for_and_one_of_a_dead_proces
     assert not lock.exists() and held(table) == [(1, "x"), (2, "x")]
 
 
+def test_a_lock_file_that_a_release_deletes_for_the_second_time_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders(tmp_path)
+    lock = Path(table.location) / ".hoodie" / "lock"
+    deleted: list[bytes] = []
+    sleep = time.sleep
+
+    def delete_and_sleep(seconds: float) -> None:
+        if lock.exists() and not deleted:
+            deleted.append(lock.read_bytes())
+            lock.unlink()
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", delete_and_sleep)
+    result = table.write(rows(1), options=OCC)
+    assert deleted and str(result.outcome) == "committed" and held(table) == [(1, "x")]
+
+
 def test_a_writer_that_lives_is_not_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = orders(tmp_path)
     beside(monkeypatch, Transaction, "commit", lambda: lakebed.open(table.location).write(rows(2, dt="b"), "upsert"))

@@ -1,7 +1,9 @@
 """Hudi's lock file, which all writers of a table share, whatever engine they use.
 
 Hudi's `FileSystemBasedLockProvider` locks a table by creating the file `lock`, in `.hoodie` or in the folder that an
-option names, only if it is not there; it unlocks by deleting the file. Where an option says so, a file that is older
+option names, only if it is not there; it unlocks by deleting the file. The releases delete it once more right after
+that, when their `LockManager` closes the provider: a lock file that another writer made in between is deleted with it.
+So lakebed holds a lock only once its file is still there a moment later. Where an option says so, a file that is older
 than some minutes is abandoned, and whoever waits removes it. A lock file of lakebed also says which process made it, so
 that on one machine the lock of a process that was killed is free at once. lakebed's processes remove an abandoned one
 under their own lock (`exclusive.py`), so that they do not remove each other's.
@@ -37,6 +39,8 @@ from lakebed.redaction import redacting_logger
 
 _LOCK_FILE = "lock"
 _POLL = 0.25
+_SETTLED = 0.05
+"""Seconds after which a release has deleted a lock file for the second time."""
 _LOOKS = 8
 """How often a waiting process asks for the lock before it looks whether it was abandoned."""
 _LOG = redacting_logger("lakebed.hudi")
@@ -107,9 +111,12 @@ def lock_file(store: Store, lock: LockFile, lost: str) -> Iterator[StillHeld]:
 
 def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
     ends, tries = clock.steady() + lock.wait, 0
-    while (outcome := store.put_if_absent(lock.path, mark)) is not PutOutcome.CREATED:
+    while True:
+        outcome = store.put_if_absent(lock.path, mark)
+        if outcome is PutOutcome.CREATED:
+            time.sleep(_SETTLED)
         other = _read(store, lock.path)
-        if outcome is PutOutcome.UNKNOWN and other == mark:
+        if outcome is not PutOutcome.EXISTS and other == mark:
             return
         if tries % _LOOKS == 0 and other and _abandoned(store, lock, other):
             with exclusive(store):
