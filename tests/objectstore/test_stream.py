@@ -22,7 +22,7 @@ from lakebed.verbs.write import Mode, Sink, WritePlan
 from tests.objectstore.server import Counted, StoreServer
 
 MOST_REQUESTS, MOST_STEPS = 25, 12
-OF_A_COMPACTION = 5
+OF_A_COMPACTION = 4
 """The requests that a second snapshot takes, where the batch compacts."""
 ORDERS = ["order_id", "customer", "amount", "status", "ts", "dt"]
 

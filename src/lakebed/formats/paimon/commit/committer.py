@@ -194,7 +194,7 @@ class Committer:
                 rows_since,
                 self._last_safe,
             )
-            snapshot = latest = self._commit_snapshot(new, latest)
+            snapshot = latest = self._commit_snapshot(new, latest, another_follows=bool(compacts))
 
         def compact() -> None:
             nonlocal latest
@@ -218,8 +218,8 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,)), latest
         return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes), latest
 
-    def _commit_snapshot(self, new: NewSnapshot, latest: Snapshot | None) -> Snapshot:
-        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest)
+    def _commit_snapshot(self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False) -> Snapshot:
+        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest, another_follows)
         if self._last_safe is not None:
             self._last_safe = snapshot.id
         return snapshot

@@ -24,17 +24,23 @@ from lakebed.kernel.options import Options
 
 
 def commit_snapshot(
-    history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
+    history: History,
+    schema: TableSchema,
+    options: Options,
+    new: NewSnapshot,
+    latest: Snapshot | None,
+    another_follows: bool = False,
 ) -> Snapshot:
     """Make a new snapshot at the head of a branch.
 
     `latest` is the newest snapshot as the caller has just seen it, None for a table without one. The first attempt
     builds on it without another look: when a newer one has come meanwhile, its name is taken and the race is lost.
+    With `another_follows` the hints are left to the snapshot that the caller makes next.
 
     Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store does
     not say how it ended.
     """
-    loop = _CommitLoop(history, schema, options, new, latest)
+    loop = _CommitLoop(history, schema, options, new, latest, another_follows)
     return with_retries(loop.attempt, retry_policy(options), history.store.location)
 
 
@@ -54,8 +60,15 @@ class _CommitLoop:
     """One commit over all its attempts."""
 
     def __init__(
-        self, history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
+        self,
+        history: History,
+        schema: TableSchema,
+        options: Options,
+        new: NewSnapshot,
+        latest: Snapshot | None,
+        another_follows: bool,
     ) -> None:
+        self._another_follows = another_follows
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
@@ -107,7 +120,9 @@ class _CommitLoop:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
             self._history.committed(snapshot)
-            write_hints(self._store, self._history.branch, snapshot.id, first=attempt.latest is None)
+            is_first = attempt.latest is None
+            if is_first or not self._another_follows:
+                write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
             return Won(snapshot)
         self._remove(attempt.written)
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
