@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.alter.run import alter_table
 from lakebed.formats.paimon.catalog.filesystem import FileSystemRegistry
+from lakebed.formats.paimon.catalog.hive import HiveRegistry
 from lakebed.formats.paimon.catalog.jdbc import JdbcRegistry
 from lakebed.formats.paimon.catalog.registry import Entry, Registry
 from lakebed.formats.paimon.catalog.rest import RestRegistry
@@ -25,8 +28,10 @@ from lakebed.formats.paimon.catalog.settings import (
     table_name,
 )
 from lakebed.formats.paimon.definition import new_schema
+from lakebed.formats.paimon.layout import MAIN_BRANCH
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import open_store
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
@@ -36,7 +41,7 @@ from lakebed.verbs.catalog import Catalog
 from lakebed.verbs.table import Position
 
 _REGISTRIES: Mapping[str, Callable[[Settings], Registry]] = {
-    "filesystem": FileSystemRegistry, "jdbc": JdbcRegistry, "rest": RestRegistry,
+    "filesystem": FileSystemRegistry, "jdbc": JdbcRegistry, "hive": HiveRegistry, "rest": RestRegistry,
 }  # fmt: skip
 
 
@@ -52,12 +57,21 @@ class CatalogTable(PaimonTable):
         """The table of an entry."""
         table = cls(open_store(entry.location, credentials=entry.credentials), options)
         table._name, table._registry, table._entry = name, registry, entry
-        table._history.publisher = entry.publisher
+        table._history.publisher, table._history.reporter = entry.publisher, entry.reporter
+        table._history.lock = entry.lock or nullcontext
         return table
 
     def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
-        """Make the next version of the branch's schema, by the catalog where it does that itself."""
-        return alter_table(self._history, changes, dry_run, self._entry.alter)
+        """Make the next version of the branch's schema, by the catalog where it does that itself. A catalog that shows
+        the columns of the main branch is told of them."""
+        before, show = self._history.latest_schema(), self._entry.show
+        result = alter_table(self._history, changes, dry_run, self._entry.alter)
+        if dry_run or show is None or self._history.branch != MAIN_BRANCH:
+            return result
+        notes = afterwards(
+            "its catalog shows the columns of before", lambda: show(before, self._history.latest_schema())
+        )
+        return replace(result, notes=(*result.notes, *notes))
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """As for other tables. UnsupportedError where the catalog commits snapshots."""
@@ -126,7 +140,8 @@ class PaimonCatalog(Catalog):
         )
         if definition.primary_keys:
             merge_function(definition, opt.table_options(definition.options))
-        entry = self._registry.create(name, definition)
+        places = [text for key, text in given.items() if key.lower() == "path"]
+        entry = self._registry.create(name, definition, places[0] if places else None)
         kept = {key: text for key, text in given.items() if key.lower().startswith(opt.CALL_ONLY)}
         return CatalogTable.named(self._registry, name, entry, kept)
 

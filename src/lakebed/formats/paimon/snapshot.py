@@ -6,7 +6,7 @@ Rules: Paimon's SnapshotManager, SchemaManager and TagManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -38,6 +38,18 @@ class Publisher(Protocol):
         ...
 
 
+class Reporter(Protocol):
+    """Tells a catalog of a snapshot that stands. Picklable."""
+
+    def __call__(self, entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
+        """Report the entries of a snapshot's delta."""
+        ...
+
+
+Lock = Callable[[], AbstractContextManager[None]]
+"""Takes a catalog's lock of the table, and gives it back. Picklable. NotWrittenError when it is not granted."""
+
+
 class History:
     """The schemas, snapshots and tags of a branch.
 
@@ -48,6 +60,8 @@ class History:
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
         self.publisher: Publisher | None = None
+        self.lock: Lock = nullcontext
+        self.reporter: Reporter | None = None
         self._schemas: dict[int, TableSchema] = {}
         self._expected: int | None = None
         self._files = SnapshotFiles(store, branch)
@@ -55,7 +69,7 @@ class History:
     def on_branch(self, branch: str) -> History:
         """The history of another branch."""
         other = History(self.store, branch)
-        other.publisher = self.publisher
+        other.publisher, other.lock, other.reporter = self.publisher, self.lock, self.reporter
         return other
 
     # ---- schemas ----

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.errors import (
+    NotWrittenError,
     OptionError,
     StorageError,
     TableExistsError,
@@ -17,6 +20,7 @@ from lakebed.errors import (
     UnsupportedError,
     UsageError,
 )
+from lakebed.formats.paimon.commit import loop
 from lakebed.verbs.catalog import Catalog
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
@@ -121,3 +125,37 @@ def test_what_the_database_holds(tmp_path: Path) -> None:
     file.write_bytes(b"not a database, and longer than the header of one")
     with pytest.raises(StorageError, match="refused"):
         shop.databases()
+
+
+def test_the_lock_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of Paimon's JdbcCatalogLock. One that is older than it says is nobody's."""
+    file = tmp_path / "c.sqlite"
+    settings = {"metastore": "jdbc", "warehouse": str(tmp_path / "w"), "uri": f"jdbc:sqlite:{file}",
+                "lock.enabled": "true", "lock-acquire-timeout": "100 ms", "lock-check-max-sleep": "20 ms"}  # fmt: skip
+    options = {f"lakebed.catalog.{key}": text for key, text in settings.items()}
+    table = lakebed.catalog("shop", options).create("a.t", SCHEMA)
+    rows = pa.table({"id": [1], "v": ["x"]}, SCHEMA)
+    table.write(rows)
+    seen: list[object] = []
+    claim = loop.claim_snapshot
+
+    def watched(*arguments: Any) -> Any:
+        with sqlite3.connect(file) as database:
+            seen.append(database.execute("SELECT lock_id FROM paimon_distributed_locks").fetchall())
+        return claim(*arguments)
+
+    monkeypatch.setattr(loop, "claim_snapshot", watched)
+    pickle.loads(pickle.dumps(table.sink()))
+    table.write(rows)
+    assert seen == [[("jdbc.a.t",)]]
+    insert = "INSERT INTO paimon_distributed_locks VALUES ('jdbc.a.t', datetime('now', ?), 5)"
+    with sqlite3.connect(file) as database:
+        assert database.execute("SELECT * FROM paimon_distributed_locks").fetchall() == []
+        database.execute(insert, ("+0 seconds",))
+    with pytest.raises(NotWrittenError, match="another writer holds it"):
+        table.write(rows)
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE paimon_distributed_locks SET acquired_at = datetime('now', '-7 seconds')")
+    assert table.write(rows).instant == "3"
+    with pytest.raises(UnsupportedError, match="takes none"):
+        lakebed.catalog("shop", {**options, "lakebed.catalog.lock.type": "hive"})

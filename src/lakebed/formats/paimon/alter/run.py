@@ -52,7 +52,8 @@ def alter_table(history: History, changes: object, dry_run: bool = False, send: 
             send(history.branch, requests_of(schema, wanted, history.latest() is not None))
             return Won(replace(result, version=str(history.latest_schema().id)))
         version = replace(new, id=schema.id + 1, time_millis=clock.now_ms())
-        outcome = claim(store, schema_path(history.branch, version.id), schema_to_json(version))
+        with history.lock():
+            outcome = claim(store, schema_path(history.branch, version.id), schema_to_json(version))
         if outcome is PutOutcome.EXISTS:
             return Lost(f"version {version.id} of the schema was made by another writer")
         if outcome is PutOutcome.UNKNOWN:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from lakebed.errors import CommitUnknownError, TableNotFoundError
-from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, table_exists
+from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
 from lakebed.formats.paimon.catalog.settings import WAREHOUSE, Settings, TableName
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
@@ -71,8 +71,9 @@ class FileSystemRegistry:
         """The store of a table's folder."""
         return open_store(self.place(name).location, self.settings.storage)
 
-    def create(self, name: TableName, schema: TableSchema) -> Entry:
+    def create(self, name: TableName, schema: TableSchema, place: str | None = None) -> Entry:
         """Put the first version of the schema, if there is no other."""
+        refuse_place(self.settings.name, place)
         self.create_database(name.database)
         outcome = self.opened(name).put_if_absent(schema_path(MAIN_BRANCH, 0), schema_to_json(schema))
         if outcome is PutOutcome.EXISTS:
@@ -102,5 +103,5 @@ def drop_files(store: Store) -> None:
     store.delete_many(root.names)
     store.delete_folder("schema")
     here = store.local_path("")
-    if here is not None:
+    if here is not None and os.path.isdir(here):
         os.rmdir(here)

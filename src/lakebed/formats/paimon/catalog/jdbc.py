@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 
 from lakebed.errors import StorageError, UnsupportedError, first_line
 from lakebed.formats.paimon.catalog.filesystem import FileSystemRegistry, drop_files
-from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, table_exists
+from lakebed.formats.paimon.catalog.jdbc_lock import JdbcLock
+from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
 from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, URI, Settings, TableName
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 
@@ -63,7 +65,7 @@ class JdbcRegistry:
         location = self._folder.store.url(f"{name}.db")
         insert = "INSERT OR IGNORE INTO paimon_database_properties VALUES (?, ?, ?, ?)"
         if name not in self.databases():
-            with self._connected() as connection:
+            with self.connected() as connection:
                 connection.execute(insert, (self._key, name, "exists", "true"))
                 connection.execute(insert, (self._key, name, "location", location))
 
@@ -72,7 +74,7 @@ class JdbcRegistry:
         tables = self.tables(name)
         if tables:
             raise not_empty(name, tables)
-        with self._connected() as connection:
+        with self.connected() as connection:
             connection.execute(f"DELETE FROM paimon_database_properties WHERE {_ONE_DATABASE}", (self._key, name))
 
     def find(self, name: TableName) -> Entry:
@@ -80,14 +82,17 @@ class JdbcRegistry:
         query = f"SELECT table_name FROM paimon_tables WHERE {_ONE_TABLE}"
         if not self._names(query, self._key, name.database, name.table):
             raise no_table(self.settings.name, name)
-        return self._folder.find(name)
+        return self._locked(name, self._folder.find(name))
 
-    def create(self, name: TableName, schema: TableSchema) -> Entry:
+    def create(self, name: TableName, schema: TableSchema, place: str | None = None) -> Entry:
         """Put the schema, then enter the name. A table that is there without its name is not taken over."""
+        refuse_place(self.settings.name, place)
         self.create_database(name.database)
-        entry = self._folder.create(name, schema)
+        entry = self._locked(name, self._folder.place(name))
+        with (entry.lock or nullcontext)():
+            self._folder.create(name, schema)
         try:
-            with self._connected() as connection:
+            with self.connected() as connection:
                 row = (self._key, name.database, name.table)
                 connection.execute("INSERT INTO paimon_tables VALUES (?, ?, ?)", row)
         except StorageError as error:
@@ -99,7 +104,7 @@ class JdbcRegistry:
 
     def drop(self, name: TableName) -> None:
         """Remove the name, then the files."""
-        with self._connected() as connection:
+        with self.connected() as connection:
             deleted = connection.execute(
                 f"DELETE FROM paimon_tables WHERE {_ONE_TABLE}", (self._key, name.database, name.table)
             )
@@ -107,12 +112,17 @@ class JdbcRegistry:
                 raise no_table(self.settings.name, name)
         drop_files(self._folder.opened(name))
 
+    def _locked(self, name: TableName, entry: Entry) -> Entry:
+        """The entry with the lock that its commits hold."""
+        remote = self._folder.store.local_path("") is None
+        return replace(entry, lock=JdbcLock(self, name) if self.settings.locks(remote) else None)
+
     def _names(self, query: str, *values: str) -> list[str]:
-        with self._connected() as connection:
+        with self.connected() as connection:
             return [str(row[0]) for row in connection.execute(query, values)]
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def connected(self) -> Iterator[sqlite3.Connection]:
         """A connection with the catalog's tables, whose changes are kept at the end."""
         try:
             with closing(sqlite3.connect(self._file, timeout=_WAIT_SECONDS)) as connection, connection:

@@ -6,24 +6,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lakebed.errors import TableExistsError, TableNotFoundError, UsageError
+from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.formats.paimon.catalog.settings import TableName
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.snapshot import Publisher
+from lakebed.formats.paimon.snapshot import Lock, Publisher, Reporter
 from lakebed.kernel.files.credentials import Credentials
 
 Alter = Callable[[str, Sequence[Mapping[str, Any]]], None]
 """Commits changes of a branch's schema, in the form of Paimon's SchemaChange."""
+Show = Callable[[TableSchema, TableSchema], None]
+"""Shows a schema in the catalog in place of the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table of a catalog: where it is, and who publishes its changes; None: its folder decides."""
+    """A table of a catalog: where it is, and what the catalog has to do with its changes.
+
+    `publisher` and `alter` make changes; None: the table's folder decides. `lock` is held around those that the folder
+    decides. `reporter` and `show` tell the catalog of snapshots and schemas that stand.
+    """
 
     location: str
     credentials: Credentials
     publisher: Publisher | None = None
     alter: Alter | None = None
+    lock: Lock | None = None
+    reporter: Reporter | None = None
+    show: Show | None = None
 
 
 class Registry(Protocol):
@@ -49,8 +58,9 @@ class Registry(Protocol):
         """The entry of a table. TableNotFoundError when there is none."""
         ...
 
-    def create(self, name: TableName, schema: TableSchema) -> Entry:
-        """Create a table. TableExistsError when there is one."""
+    def create(self, name: TableName, schema: TableSchema, place: str | None = None) -> Entry:
+        """Create a table, at a place of its own where one is given. TableExistsError when there is one,
+        UnsupportedError where the catalog chooses all places."""
         ...
 
     def drop(self, name: TableName) -> None:
@@ -75,6 +85,16 @@ def table_exists(catalog: str, name: TableName) -> TableExistsError:
     return TableExistsError(
         f"the catalog {catalog!r} already has a table {name.text!r}", todo="Open it with lakebed.open"
     )
+
+
+def refuse_place(catalog: str, place: str | None) -> None:
+    """Raise UnsupportedError for a table's place where the catalog chooses it."""
+    if place is not None:
+        raise UnsupportedError(
+            f"the catalog {catalog!r} does not take the option path",
+            why="lakebed lets it choose the places of its tables",
+            todo="Leave path out, or create the table by its path without a catalog",
+        )
 
 
 def not_empty(name: str, tables: Sequence[str]) -> UsageError:

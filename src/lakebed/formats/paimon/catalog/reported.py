@@ -22,7 +22,7 @@ def statistics_of(schema: TableSchema, entries: Sequence[ManifestEntry]) -> list
     for entry in entries:
         if entry.partition not in sums:
             zeros = dict.fromkeys(("recordCount", "fileSizeInBytes", "fileCount", "lastFileCreationTime"), 0)
-            sums[entry.partition] = {"spec": _spec(schema, entry.partition), **zeros}
+            sums[entry.partition] = {"spec": partition_texts(schema, entry.partition), **zeros}
         one, sign = sums[entry.partition], -1 if entry.kind == DELETE else 1
         one["recordCount"] += sign * entry.file.row_count
         one["fileSizeInBytes"] += sign * entry.file.file_size
@@ -32,8 +32,8 @@ def statistics_of(schema: TableSchema, entries: Sequence[ManifestEntry]) -> list
     return list(sums.values())
 
 
-def _spec(schema: TableSchema, partition: bytes) -> dict[str, str]:
-    """A partition's values as texts, by column."""
+def partition_texts(schema: TableSchema, partition: bytes) -> dict[str, str]:
+    """The values of a partition, given as its bytes in manifests, as texts by column."""
     options, fields = opt.table_options(schema.options), schema.project(schema.partition_keys)
     default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
     values = decode_row(without_arity(partition), [field.type for field in fields])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakebed.errors import NotWrittenError, RetryableError, StorageError, UnsupportedError
-from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, table_exists
+from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
 from lakebed.formats.paimon.catalog.reported import statistics_of
 from lakebed.formats.paimon.catalog.server import Refusal, Server
 from lakebed.formats.paimon.catalog.settings import DATA_TOKEN, Settings, TableName
@@ -80,8 +80,9 @@ class RestRegistry:
         publisher = RestPublisher(self.server, name, None if number is None else str(number))
         return Entry(path, credentials, publisher, RestAlter(self.server, name))
 
-    def create(self, name: TableName, schema: TableSchema) -> Entry:
+    def create(self, name: TableName, schema: TableSchema, place: str | None = None) -> Entry:
         """Ask for the table, and for its database where there is none."""
+        refuse_place(self.server.given.name, place)
         whole = json.loads(schema_to_json(schema))
         body = {
             "identifier": {"database": name.database, "object": name.table},

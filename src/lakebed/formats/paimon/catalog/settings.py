@@ -14,34 +14,53 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError, UsageError
-from lakebed.kernel.options import Option, OptionSet, boolean, one_of
+from lakebed.kernel.options import Option, OptionSet, boolean, duration_ms, one_of
 from lakebed.redaction import keep_secret, names_secret
 
 PREFIX = "lakebed.catalog."
 _VARIABLE = "PAIMON_CATALOG__"
 METASTORE = Option(
     "metastore",
-    one_of("filesystem", "jdbc", "rest"),
+    one_of("filesystem", "jdbc", "hive", "rest"),
     "filesystem",
-    "What keeps the names: a folder, a database, a server.",
+    "What keeps the names: a folder, a database, a Hive metastore, a server.",
 )
 WAREHOUSE = Option("warehouse", str, "", "The folder of the tables; for REST the server's name of it.")
-URI = Option("uri", str, "", "JDBC: `jdbc:sqlite:FILE`; REST: the server's address.")
+URI = Option("uri", str, "", "JDBC: `jdbc:sqlite:FILE`; Hive: `thrift://HOST:PORT,...`; REST: the server's address.")
 CATALOG_KEY = Option("catalog-key", str, "jdbc", "JDBC: the name of this catalog among those of the database.")
-LOCK = Option("lock.enabled", boolean, False, "Hold a lock around each commit. Not served.")
+LOCK = Option("lock.enabled", boolean, False, "JDBC, Hive: hold a lock around each commit. Default: on object stores.")
+LOCK_TYPE = Option("lock.type", one_of("jdbc", "hive"), "", "What keeps the lock: the catalog itself.")
+LOCK_SLEEP = Option("lock-check-max-sleep", duration_ms, 8_000, "The longest wait between two questions for the lock.")
+LOCK_TIMEOUT = Option("lock-acquire-timeout", duration_ms, 480_000, "How long to wait for the lock.")
+TABLE_TYPE = Option("table.type", one_of("managed", "external"), "managed", "Hive: what new tables are.")
+SYNC_ALL = Option("sync-all-properties", boolean, True, "Hive: show all options of a table in the metastore.")
+LOCATION_IN_PROPERTIES = Option("location-in-properties", boolean, False, "Hive: keep places in the properties.")
+CASCADE = Option("alter-table-cascade", boolean, True, "Hive: change the columns of partitions too.")
 TOKEN = Option("token", str, "", "REST: the token to show.")
 TOKEN_PROVIDER = Option("token.provider", one_of("bear"), "bear", "REST: how to show who asks.")
 DATA_TOKEN = Option("data-token.enabled", boolean, False, "REST: ask the server for the keys of each table's files.")
+LOCKS = ("jdbc", "hive")
+"""The kinds of catalogs that keep locks of tables."""
+_UNSERVED = {
+    "hive-conf-dir": f"Give the metastore's address as {PREFIX}uri",
+    "hadoop-conf-dir": "Give lakebed.storage options for the files",
+    "metastore.client.class": "Reach the metastore by Thrift, without a class of your own",
+    "hive.metastore.sasl.enabled": "Open the tables by their paths: lakebed does not sign in by Kerberos",
+}
+"""Settings that lakebed does not serve, and what to do instead."""
 PATTERN = re.compile(r"[^/\\:.\s$%]+")
 """The names that databases and tables may have."""
 _KNOWN = OptionSet(
     (
-        METASTORE, WAREHOUSE, URI, CATALOG_KEY, LOCK, TOKEN, TOKEN_PROVIDER, DATA_TOKEN,
+        METASTORE, WAREHOUSE, URI, CATALOG_KEY, LOCK, LOCK_TYPE, LOCK_SLEEP, LOCK_TIMEOUT, TABLE_TYPE, SYNC_ALL,
+        LOCATION_IN_PROPERTIES, CASCADE, TOKEN, TOKEN_PROVIDER, DATA_TOKEN,
         Option("prefix", str, "", "REST: what the server puts before its paths."),
         *(Option(key, str, "", "Without effect.") for key in (
-            "cache-enabled", "client-pool-size", "case-sensitive", "sync-all-properties", "file-io.allow-cache",
-            "io-cache-enabled", "format-table.enabled",
+            "cache-enabled", "client-pool-size", "case-sensitive", "file-io.allow-cache", "io-cache-enabled",
+            "format-table.enabled", "client-pool-cache.eviction-interval-ms", "client-pool-cache.keys",
+            "lock-key-max-length", "hive.skip-update-stats",
         )),
+        *(Option(key, str, "", "Refused.") for key in _UNSERVED),
     ),
     "Paimon catalogs",
     ("header.", "cache.", "jdbc.", "table-default.", "dlf."),
@@ -62,6 +81,15 @@ class Settings:
     def asks(self, option: Option[bool]) -> bool:
         """Whether a setting is true."""
         return bool(_KNOWN.parse(self.texts)[option])
+
+    def seconds(self, option: Option[int]) -> float:
+        """A duration."""
+        return _KNOWN.parse(self.texts)[option] / 1000
+
+    def locks(self, remote: bool) -> bool:
+        """Whether commits to a table hold the catalog's lock, by default on a remote store."""
+        parsed = _KNOWN.parse(self.texts)
+        return self[METASTORE] in LOCKS and (parsed[LOCK] if parsed.given(LOCK) else remote)
 
     def __reduce__(self) -> tuple[Any, ...]:
         texts = {key: text for key, text in self.texts.items() if not names_secret(key)}
@@ -122,10 +150,14 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
         error.todo = error.todo or f"Options of a Paimon catalog begin with {PREFIX}"
         raise
     settings = Settings(name, texts, {key: text for key, text in options.items() if key.startswith("lakebed.storage.")})
-    if settings.asks(LOCK):
+    for key, todo in _UNSERVED.items():
+        if texts.get(key, "false").lower() != "false":
+            raise UnsupportedError(f"the catalog {name!r} has {key}, which lakebed does not serve", todo=todo)
+    kind = settings[METASTORE]
+    if settings.asks(LOCK) and (kind not in LOCKS or settings[LOCK_TYPE] not in ("", kind)):
         raise UnsupportedError(
             f"the catalog {name!r} asks for a lock, and lakebed takes none",
-            why="it claims the names of snapshots and schemas by conditional puts",
+            why=f"{kind} catalogs have no lock that lakebed knows; it claims names by conditional puts",
             todo=f"Leave {PREFIX}{LOCK.key} out where all writers do the same, else write by Paimon's own engines",
         )
     return settings

@@ -12,15 +12,20 @@ from contextlib import suppress
 
 from lakebed.errors import CommitUnknownError, DataCleanedError, NotWrittenError, StorageError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
+from lakebed.redaction import redacting_logger
+
+_LOG = redacting_logger("lakebed.paimon")
 
 
 def commit_snapshot(
@@ -108,11 +113,11 @@ class _CommitLoop:
     def _claim(self, snapshot: Snapshot, attempt: Attempt) -> Won[Snapshot] | Lost:
         try:
             publisher, branch = self._history.publisher, self._history.branch
-            outcome = (
-                claim_snapshot(self._store, branch, snapshot)
-                if publisher is None
-                else publisher(branch, snapshot, attempt.entries, self._schema)
-            )
+            if publisher is None:
+                with self._history.lock():
+                    outcome = claim_snapshot(self._store, branch, snapshot)
+            else:
+                outcome = publisher(branch, snapshot, attempt.entries, self._schema)
         except NotWrittenError:
             self._remove(attempt.written)
             raise
@@ -123,9 +128,18 @@ class _CommitLoop:
             is_first = attempt.latest is None
             if is_first or not self._another_follows:
                 write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
+            self._report(attempt.entries)
             return Won(snapshot)
         self._remove(attempt.written)
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
+
+    def _report(self, entries: Sequence[ManifestEntry]) -> None:
+        """Tell the catalog of a snapshot that stands. What fails goes to the log."""
+        reporter = self._history.reporter
+        if reporter is not None:
+            told = afterwards("its catalog was not told of new partitions", lambda: reporter(entries, self._schema))
+            for note in told:
+                _LOG.warning("%s: %s", self._store.location, note)
 
     def _look(self, snapshot: Snapshot) -> PutOutcome:
         """What became of a put that the store does not vouch for. CommitUnknownError when the snapshot's file cannot be

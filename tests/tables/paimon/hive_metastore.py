@@ -1,0 +1,102 @@
+"""The Hive metastore of the tests with the further calls that a catalog of Paimon tables makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from hive_metastore.ttypes import (
+    AddPartitionsResult,
+    AlreadyExistsException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+)
+
+from tests.tables.iceberg import hive_metastore
+
+
+class Metastore(hive_metastore.Metastore):
+    """`asked` are the names of the calls. `failing` are those that fail, with what they answer, after their work where
+    `after` says so."""
+
+    def __init__(self, warehouse: Path) -> None:
+        super().__init__(warehouse)
+        self.partitions: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {}
+        self.asked: list[str] = []
+        self.failing: dict[str, Exception] = {}
+        self.after = False
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or not callable(value):
+            return value
+        self.asked.append(name)
+        error = self.failing.get(name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            if error is not None and not self.after:
+                raise error
+            answer = value(*arguments, **named)
+            if error is not None:
+                raise error
+            return answer
+
+        return call
+
+    def get_all_databases(self) -> list[str]:
+        return list(self.databases)
+
+    def drop_database(self, name: str, deleteData: bool, cascade: bool) -> None:
+        if name not in self.databases:
+            raise NoSuchObjectException(message=name)
+        if any(database == name for database, _ in self.tables):
+            raise InvalidOperationException(message=f"{name} is not empty")
+        del self.databases[name]
+
+    def get_all_tables(self, db_name: str) -> list[str]:
+        return [table for database, table in self.tables if database == db_name]
+
+    def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Any]:
+        return [deepcopy(self.tables[dbname, name]) for name in tbl_names if (dbname, name) in self.tables]
+
+    def create_table(self, tbl: Any) -> None:
+        if tbl.dbName not in self.databases:
+            raise NoSuchObjectException(message=tbl.dbName)
+        if (tbl.dbName, tbl.tableName) in self.tables:
+            raise AlreadyExistsException(message=tbl.tableName)
+        self.tables[tbl.dbName, tbl.tableName] = tbl
+
+    def drop_table(self, dbname: str, name: str, deleteData: bool) -> None:
+        if (dbname, name) not in self.tables:
+            raise NoSuchObjectException(message=name)
+        del self.tables[dbname, name]
+        self.partitions.pop((dbname, name), None)
+
+    def alter_table_with_environment_context(self, dbname: str, tbl_name: str, new_tbl: Any, context: Any) -> None:
+        if (dbname, tbl_name) not in self.tables:
+            raise MetaException(message=f"no table {tbl_name}")
+        self.tables[dbname, tbl_name] = new_tbl
+
+    def add_partitions_req(self, request: Any) -> Any:
+        table = self.tables[request.dbName, request.tblName]
+        there = self.partitions.setdefault((request.dbName, request.tblName), {})
+        for part in request.parts:
+            assert len(part.values) == len(table.partitionKeys)
+            if tuple(part.values) in there and not request.ifNotExists:
+                raise AlreadyExistsException(message=str(part.values))
+            there.setdefault(tuple(part.values), part)
+        return AddPartitionsResult()
+
+
+@contextmanager
+def serving(metastore: Metastore) -> Iterator[str]:
+    """The address of a metastore."""
+    listening = hive_metastore.serve(metastore)
+    try:
+        yield metastore.url
+    finally:
+        listening.close()
