@@ -156,7 +156,7 @@ GRID = (
     }),
     Row("tags (Hudi: savepoints)", "`table.tag`", {
         "hudi": Cell(("tests/unit/hudi/test_savepoints.py::", "tests/crash/test_hudi_savepoint.py::")),
-        "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
+        "paimon": Cell(("tests/unit/paimon/tags/test_names.py::", f"{GOLDEN_PAIMON}test_tag")),
         "iceberg": Cell((
             "tests/unit/iceberg/commit/test_kinds.py::test_a_branch_of_its_own",
             "tests/interop/test_iceberg_metadata_outside.py::",

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon.compaction_options import COMPACTION_OPTIONS
+from lakebed.formats.paimon.tag_options import TAG_OPTIONS
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED
 from lakebed.kernel.options import (
@@ -267,6 +268,7 @@ READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this pro
 SERVED: tuple[Option[Any], ...] = (
     *(value for value in list(vars().values()) if isinstance(value, Option)),
     *COMPACTION_OPTIONS,
+    *TAG_OPTIONS,
 )
 """The options that do something, in the order of the reference page."""
 

@@ -41,7 +41,9 @@ from lakebed.formats.paimon.rewrite.append_inline import compaction_of_writes
 from lakebed.formats.paimon.rewrite.run import rewrite_files
 from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.tags import Tags
+from lakebed.formats.paimon.tags.after_commit import TagsOfCommits
+from lakebed.formats.paimon.tags.lifetimes import TagLifetimes
+from lakebed.formats.paimon.tags.names import Tags
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again
@@ -200,10 +202,15 @@ class PaimonTable(Table):
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
+        tags = None if parsed[opt.WRITE_ONLY] else TagsOfCommits.of(table._history, schema, parsed, given)
         compaction = compaction_of_writes(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         commit_options = CommitOptions(
-            user, callbacks=checked_callbacks(callbacks), named=named_callbacks(parsed), expire=expire
+            user,
+            callbacks=checked_callbacks(callbacks),
+            named=named_callbacks(parsed),
+            expire=expire,
+            tags=tags,
         )
         return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite, compaction)
 
@@ -238,7 +245,9 @@ class PaimonTable(Table):
         own, given = rewrite_options.split(options)
         table = self._on_branch(given)
         schema = table._history.schema_and_hints(earliest=False)
-        return rewrite_files(table._history, schema, table._options(schema, given), where, own, given, dry_run, engine)
+        parsed = table._options(schema, given)
+        tags = TagsOfCommits.of(table._history, schema, parsed, (*table.options, *given))
+        return tags.after_rewrite(rewrite_files(table._history, schema, parsed, where, own, given, dry_run, engine))
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -246,7 +255,8 @@ class PaimonTable(Table):
         """Remove old snapshots of the branch, and the files that only they need, by the `snapshot.*` options.
 
         Each commit does the same, unless the table is `write-only`. With `lakebed.expire.what` = `orphan-files`, files
-        go that nothing names. Raises UnsupportedError for a table whose changelog outlives its snapshots.
+        go that nothing names, with `tags` the tags whose time is over. Raises UnsupportedError for a table whose
+        changelog outlives its snapshots.
         """
         own, given = expire_options.split(options)
         table = self._on_branch(given)
@@ -254,25 +264,27 @@ class PaimonTable(Table):
         parsed = table._options(schema, given)
         if own[expire_options.WHAT] == "orphan-files":
             return remove_orphans(table._history, schema, parsed, own, dry_run)
+        if own[expire_options.WHAT] == "tags":
+            return TagLifetimes(Tags(table._history, schema, parsed, (*table.options, *given))).expire(dry_run)
         return SnapshotExpiry(table._history, schema, parsed).run(dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
         return PaimonTableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
-    def tag(self, name: str, snapshot: Position = None) -> None:
-        """Give a snapshot a name; None: the newest one. UsageError for a name that is in use or cannot be one,
-        NotInHistoryError without a snapshot."""
+    def tag(self, name: str, snapshot: Position = None, time_retained: str | datetime.timedelta | None = None) -> None:
+        """Give a snapshot a name; None: the newest one. `time_retained` is how long the tag lives, such as "7 d"; None:
+        as `tag.default-time-retained` says. UsageError for a name that is in use or cannot be one, NotInHistoryError
+        without a snapshot."""
         name = checked_name(name, "tag")
         schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
         tagged = self._history.at(checked_position(snapshot))
-        Tags(self._history, schema, self._options(schema), self.options).create(name, tagged)
+        Tags(self._history, schema, self._options(schema), self.options).create(name, tagged, time_retained)
 
     def delete_tag(self, name: str) -> None:
-        """Remove a tag; NotInHistoryError when there is none."""
-        self._history.tag(checked_name(name, "tag"))
+        """Remove a tag, and the files that only it needs; NotInHistoryError when there is none."""
         schema = self.table_schema
-        Tags(self._history, schema, self._options(schema), self.options).delete(name)
+        Tags(self._history, schema, self._options(schema), self.options).delete(checked_name(name, "tag"))
 
     def branch(self, name: str, at: Position = None) -> None:
         """Make a branch of "tag:NAME", or an empty one that has the newest schema."""

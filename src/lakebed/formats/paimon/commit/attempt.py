@@ -125,7 +125,7 @@ class Attempt:
             total_record_count=(latest.total_record_count if latest else 0) + rows,
             delta_record_count=rows,
             changelog_record_count=sum(entry.file.row_count for entry in changelog),
-            watermark=latest.watermark if latest else None,
+            watermark=_greatest(new.watermark, latest.watermark if latest else None),
             statistics=latest.statistics if latest else None,
             next_row_id=next_row,
         )
@@ -150,3 +150,7 @@ class Attempt:
 
 def _row_count(entries: Sequence[ManifestEntry]) -> int:
     return sum(entry.file.row_count if entry.kind == ADD else -entry.file.row_count for entry in entries)
+
+
+def _greatest(*watermarks: int | None) -> int | None:
+    return max((watermark for watermark in watermarks if watermark is not None), default=None)

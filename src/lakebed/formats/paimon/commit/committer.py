@@ -25,10 +25,11 @@ from lakebed.formats.paimon.commit.kinds import (
 from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.loop import commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
-from lakebed.formats.paimon.commit.options import CommitOptions
+from lakebed.formats.paimon.commit.options import CommitOptions, ExpiryAfterCommit
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.tag_options import END_WATERMARK
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import OwedCallbacks
 from lakebed.kernel.options import Options
@@ -71,7 +72,7 @@ class Committer:
             result = self._skip_replay(identifier, messages)
         else:
             result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
-        notes = self._follow_up(result.outcome is Outcome.COMMITTED, latest)
+        notes = self._follow_up(result.outcome is Outcome.COMMITTED, latest, identifier == BATCH_IDENTIFIER)
         return replace(result, notes=(*result.notes, *notes))
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
@@ -85,7 +86,7 @@ class Committer:
         self._register_callbacks(latest)
         for identifier in waiting:
             _, latest = self._publish(identifier, commits[identifier], latest, None, True)
-        for note in self._follow_up(bool(waiting), latest):
+        for note in self._follow_up(bool(waiting), latest, BATCH_IDENTIFIER in waiting):
             _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)
 
@@ -110,14 +111,20 @@ class Committer:
         if self._callbacks:
             self._callbacks.register(latest.id if latest is not None else 0)
 
-    def _follow_up(self, committed: bool, latest: Snapshot | None) -> tuple[str, ...]:
-        """What follows a commit: first the callbacks, then the expiry of what is due and they have seen. The notes say
-        what failed; the next commit does it again."""
+    def _follow_up(self, committed: bool, latest: Snapshot | None, of_batch: bool) -> tuple[str, ...]:
+        """What follows a commit: first the callbacks, then the expiry of what is due and they have seen, then the tags.
+        The notes say what failed; the next commit does it again."""
         notes = self._call_callbacks()
-        expire = self._commit.expire
-        if expire is not None and (committed or self._commit.expire_for_empty):
-            notes += afterwards("old snapshots stay until the next expiry", lambda: expire.run_if_due(latest))
-        return notes
+        expire, tags, expires = self._commit.expire, self._commit.tags, committed or self._commit.expire_for_empty
+        expired = False
+
+        def run_expiry(expire: ExpiryAfterCommit) -> None:
+            nonlocal expired
+            expired = expire.run_if_due(latest)
+
+        if expire is not None and expires:
+            notes += afterwards("old snapshots stay until the next expiry", lambda: run_expiry(expire))
+        return notes if tags is None else notes + tags.run(latest, of_batch, expires, expired)
 
     def _call_callbacks(self) -> tuple[str, ...]:
         """Call the callbacks that are owed for any snapshot, also after a crash or a failure; notes of those that
@@ -181,7 +188,7 @@ class Committer:
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
         user, rows_since = self._commit.user, self._commit.rows_since
-        if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
+        if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier, latest)):
             indexes = write_hash_indexes(self._store, latest, appends, replaced is not None)
             new = NewSnapshot(
                 user,
@@ -193,6 +200,7 @@ class Committer:
                 check_appends,
                 rows_since,
                 self._last_safe,
+                self._watermark(identifier),
             )
             snapshot = latest = self._commit_snapshot(new, latest, another_follows=bool(compacts))
 
@@ -200,7 +208,13 @@ class Committer:
             nonlocal latest
             changes = compact_changes(compacts)
             new = NewSnapshot(
-                user, identifier, CommitKind.COMPACT, changes, rows_since=rows_since, last_safe=self._last_safe
+                user,
+                identifier,
+                CommitKind.COMPACT,
+                changes,
+                rows_since=rows_since,
+                last_safe=self._last_safe,
+                watermark=self._watermark(identifier),
             )
             try:
                 latest = self._commit_snapshot(new, latest)
@@ -224,6 +238,11 @@ class Committer:
             self._last_safe = snapshot.id
         return snapshot
 
+    def _watermark(self, identifier: int) -> int | None:
+        """The watermark that the writer gives."""
+        given = self._commit.watermark
+        return self._options[END_WATERMARK] if given is None and identifier == BATCH_IDENTIFIER else given
+
     def _assigned_on(
         self, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None
     ) -> AssignmentBase | None:
@@ -236,13 +255,16 @@ class Committer:
             min(bases), frozenset(message.partition for message in messages) if in_partition else None
         )
 
-    def _ignores_empty(self, identifier: int) -> bool:
+    def _ignores_empty(self, identifier: int, latest: Snapshot | None) -> bool:
         """Whether a commit without files leaves no snapshot: that of a batch; a stream's does, for its identifier."""
         given = self._commit.ignore_empty
         if self._options[opt.IGNORE_EMPTY_COMMIT] is not None:
             given = self._options[opt.IGNORE_EMPTY_COMMIT]
         ignores = identifier == BATCH_IDENTIFIER if given is None else bool(given)
-        return ignores and not self._options[opt.FORCE_SNAPSHOT]
+        if not ignores or self._options[opt.FORCE_SNAPSHOT]:
+            return False
+        tags = self._commit.tags
+        return identifier == BATCH_IDENTIFIER or tags is None or not tags.forces_snapshot(latest)
 
 
 def _check_identifier(identifier: object) -> None:

@@ -54,6 +54,7 @@ class NewSnapshot:
     - `rows_since`: no snapshot after this one may have changed rows with the same ids; None: do not look.
     - `last_safe`: no other user may have compacted, overwritten or written to real buckets after this snapshot; None
       or negative: do not look.
+    - `watermark`: that of the rows, in milliseconds since 1970; None: that of the latest snapshot.
     """
 
     user: str
@@ -65,6 +66,7 @@ class NewSnapshot:
     check_appends: bool = False
     rows_since: int | None = None
     last_safe: int | None = None
+    watermark: int | None = None
 
 
 def kind_of_append(messages: Iterable[PaimonMessage], replaced: ReplacedPartitions | None) -> CommitKind:

@@ -16,8 +16,21 @@ class ExpiryAfterCommit(Protocol):
         """Read what tells whether an expiry is due. Called before a commit, while other metadata is read."""
         ...
 
-    def run_if_due(self, latest: Snapshot | None) -> None:
-        """Expire what is due when the newest snapshot is `latest`."""
+    def run_if_due(self, latest: Snapshot | None) -> bool:
+        """Expire what is due when the newest snapshot is `latest`. Returns whether something was."""
+        ...
+
+
+class TagsAfterCommit(Protocol):
+    """The tags that a writer makes and removes after its commits."""
+
+    def forces_snapshot(self, latest: Snapshot | None) -> bool:
+        """Whether a stream's commit without files makes a snapshot, so that a tag can be made."""
+        ...
+
+    def run(self, latest: Snapshot | None, of_batch: bool, ends_tags: bool, after_expiry: bool) -> tuple[str, ...]:
+        """Make the tags that are due when the newest snapshot is `latest`. With `ends_tags`, also remove those whose
+        time to live is over; `after_expiry` says that snapshots expired. The notes say what failed."""
         ...
 
 
@@ -33,6 +46,8 @@ class CommitOptions:
       do not look.
     - `callbacks`: what to call after each commit; `named`: those that options name.
     - `expire`: the expiry to run after commits, when it is due; None: none. It pickles.
+    - `tags`: the tags to make and remove after commits; None: none. They pickle.
+    - `watermark`: that of the commits, in milliseconds since 1970. A snapshot has the greatest one so far.
     """
 
     user: str
@@ -43,6 +58,8 @@ class CommitOptions:
     callbacks: tuple[CommitCallback, ...] = ()
     named: NamedCallbacks | None = None
     expire: ExpiryAfterCommit | None = None
+    tags: TagsAfterCommit | None = None
+    watermark: int | None = None
 
     @property
     def picklable(self) -> CommitOptions:

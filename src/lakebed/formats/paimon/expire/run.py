@@ -143,19 +143,21 @@ class SnapshotExpiry:
         if self._oldest is None and not self.history.seemed_empty:
             self._oldest = self.history.earliest()
 
-    def run_if_due(self, latest: Snapshot | None) -> None:
-        """Expire after the commit of `latest`, where the oldest snapshot may go.
+    def run_if_due(self, latest: Snapshot | None) -> bool:
+        """Expire after the commit of `latest`, where the oldest snapshot may go. Returns whether it may.
 
         The oldest one that was seen decides. When it has expired meanwhile, the others are newer and fewer, so nothing
         is due that would not be due with it.
         """
         if latest is None or self._oldest is None:
-            return
+            return False
         count, most = latest.id - self._oldest.id + 1, self.options[opt.SNAPSHOTS_MAX]
         is_old = clock.now_ms() - self._oldest.time_millis >= self.options[opt.SNAPSHOT_TIME]
         if (most is not None and count > most) or (is_old and count > self.options[opt.SNAPSHOTS_MIN]):
             self._oldest = None
             self.run()
+            return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,28 @@ class UnusedFiles:
         needed.update(self._of_changelogs(changelogs))
         return [path for path in (*data, *metadata) if path not in needed]
 
+    def of_tag(self, tagged: Snapshot) -> list[str]:
+        """The paths of all files that a tag needs, in the order of `of`."""
+        self._look([tagged])
+        return [*self._live(tagged), *self._metadata(tagged)]
+
+    def needed_beside(self, tagged: Snapshot, name: str = "") -> set[str]:
+        """The paths of the files that something else needs of those of a tag whose snapshot has expired. `name` is
+        that of the tag, where it is still there.
+
+        A file is in snapshots without a gap. So of the branch's own, the nearest on both sides tell.
+        """
+        ends = [snapshot for snapshot in (self.history.earliest(), self.history.latest()) if snapshot is not None]
+        own = [*ends, *(snapshot for other, snapshot in self.tagged().items() if other != name)]
+        older = [snapshot for snapshot in own if snapshot.id <= tagged.id]
+        newer = [snapshot for snapshot in own if snapshot.id > tagged.id]
+        nearest = [*sorted(older, key=_id)[-1:], *sorted(newer, key=_id)[:1], *ends[:1]]
+        holders = [*nearest, *self._of_other_branches()]
+        changelogs = self._changelogs()
+        self._look([*holders, *changelogs])
+        needed = {path for holder in holders for path in (*self._metadata(holder), *self._live(holder))}
+        return needed.union(self._of_changelogs(changelogs))
+
     def tagged(self) -> dict[str, Snapshot]:
         """The snapshots of the branch's tags by name."""
         if self._tagged is None:
@@ -265,3 +287,7 @@ class UnusedFiles:
         if self._folders is None:
             self._folders = PartitionFolders.of(self.history.store, self.schema, self.options)
         return bucket_folder(self._folders.of_row(partition), bucket)
+
+
+def _id(snapshot: Snapshot) -> int:
+    return snapshot.id

@@ -7,7 +7,6 @@ compared, because their snapshots may have expired, unless `incremental-between-
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +17,7 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.instants import milliseconds
 from lakebed.formats.paimon.read.travel import travel_keys
 from lakebed.formats.paimon.snapshot import History, Position
+from lakebed.formats.paimon.tag_periods import TagPeriods
 from lakebed.kernel.options import Options
 from lakebed.model.instant import Instant
 
@@ -177,44 +177,19 @@ def _between_times(history: History, options: Options, table: str) -> Range:
     return Range(mode, after, last.id)
 
 
-_TAG_FORMATS = {
-    ("daily", "with_dashes"): "%Y-%m-%d",
-    ("daily", "without_dashes"): "%Y%m%d",
-    ("daily", "without_dashes_and_spaces"): "%Y%m%d",
-    ("hourly", "with_dashes"): "%Y-%m-%d %H",
-    ("hourly", "without_dashes"): "%Y%m%d %H",
-    ("hourly", "without_dashes_and_spaces"): "%Y%m%d%H",
-}
-"""How automatic tags are named, by `tag.creation-period` and `tag.period-formatter` (Paimon's TagPeriodHandler)."""
-
-
 def _to_auto_tag(history: History, options: Options) -> Range:
     """What differs between an automatic tag and the one before it. Nothing where either is missing."""
     name = options[opt.INCREMENTAL_TO_AUTO_TAG]
-    moment = _tag_time(name, options)
+    periods = TagPeriods.of(options)
+    moment = periods.start(name)
     if moment is None:
         raise OptionError.ill_typed(opt.INCREMENTAL_TO_AUTO_TAG.key, name, "the name of an automatic tag")
     tags = history.tags()
-    times = [(time, tag) for tag in tags if (time := _tag_time(tag, options)) is not None and time < moment]
+    times = [(time, tag) for tag in tags if (time := periods.start(tag)) is not None and time < moment]
     if name not in tags or not times:
         return NOTHING
     first, last = history.tag(max(times)[1]), history.tag(name)
     return Range(Mode.DIFF, first.id, last.id, first, last)
-
-
-def _tag_time(name: str, options: Options) -> datetime.datetime | None:
-    """The time that the name of an automatic tag says; None for any other name."""
-    raw = {key.lower(): text.strip().lower() for key, text in options.raw.items()}
-    period, style = raw.get("tag.creation-period", "daily"), raw.get("tag.period-formatter", "with_dashes")
-    layout = _TAG_FORMATS.get((period, style), "%Y-%m-%d %H")
-    if raw.get("tag.creation-period-duration"):
-        layout = "%Y%m%d%H%M"
-    text = name.split(" ")[0] if period == "daily" and layout.endswith("%d") else name
-    try:
-        moment = datetime.datetime.strptime(text, layout)
-    except ValueError:
-        return None
-    return moment if moment.strftime(layout) == text else None
 
 
 # ---- ranges between positions ----------------------------------------------------------------------------------------

@@ -56,6 +56,13 @@ class PaimonTableWriter(TableWriter):
         look."""
         return self._with(rows_since=snapshot_id)
 
+    def with_watermark(self, millis: int | None) -> PaimonTableWriter:
+        """The watermark of the commits from here on, in milliseconds since 1970. A snapshot has the greatest one so
+        far; None, the default: that of the snapshot before it."""
+        if millis is not None and (type(millis) is not int or not -(1 << 63) <= millis < 1 << 63):
+            raise UsageError(f"{millis!r} is not a watermark", todo="Give milliseconds since 1970")
+        return self._with(watermark=millis)
+
     def _with(self, **changed: Any) -> PaimonTableWriter:
         self._sink = self._paimon = self._paimon.with_commit_options(**changed)
         return self

@@ -26,7 +26,8 @@ class Heard:
 
 
 def test_a_tag_keeps_its_name(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    table = lakebed.open(make().location, {"tag.callbacks": "tests.unit.paimon.test_tags:Heard"})
+    Heard.events.clear()
+    table = lakebed.open(make().location, {"tag.callbacks": "tests.unit.paimon.tags.test_names:Heard"})
     with pytest.raises(NotInHistoryError):
         table.tag("too-early")
     table.write(rows(("a", 1, "v", 1)))

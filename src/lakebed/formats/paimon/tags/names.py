@@ -1,0 +1,152 @@
+"""Tags of a branch: made and removed, with callbacks.
+
+Rules: Paimon's TagManager. A tag is the snapshot's JSON under the tag's name, which is claimed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import CommitUnknownError, CorruptError, NotInHistoryError, UsageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon import tag_options
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.codec.tag_json import Tag, tag_from_json, tag_to_json
+from lakebed.formats.paimon.layout import tag_path
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.tag_periods import TagPeriods
+from lakebed.formats.paimon.tags.removal import remove_tag
+from lakebed.formats.paimon.tags.success_file import SuccessFile
+from lakebed.kernel import clock
+from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
+from lakebed.kernel.files import PutOutcome
+from lakebed.kernel.options import Options, duration_ms
+from lakebed.redaction import redacting_logger
+
+_LOG = redacting_logger("lakebed.paimon")
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Makes and removes tags of a branch. `given` are the keys of the options that the caller gave."""
+
+    history: History
+    schema: TableSchema
+    options: Options
+    given: Iterable[str]
+
+    def create(self, name: str, tagged: Snapshot | None, time_retained: str | datetime.timedelta | None = None) -> None:
+        """Name a snapshot. `time_retained` is how long the tag lives; None: as `tag.default-time-retained` says.
+
+        UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot.
+        """
+        store = self.history.store
+        if tagged is None:
+            raise NotInHistoryError("there is no snapshot to tag", table=store.location, todo="Commit something first")
+        if "/" in name or name.isdigit():
+            raise UsageError(
+                f"{name!r} cannot name a tag", table=store.location, todo="Use letters, not a number or a path"
+            )
+        lifetime = self._lifetime(time_retained)
+        self._refuse_second(name, tagged)
+        callbacks = self.callbacks()  # one that cannot be made fails before there is a tag
+        outcome = self.put(name, tagged, lifetime)
+        if outcome is PutOutcome.EXISTS:
+            raise UsageError(f"there is already a tag {name!r}", table=store.location, todo="Delete it first")
+        if outcome is PutOutcome.UNKNOWN:
+            raise CommitUnknownError(
+                "the store does not say whether the tag was created", table=store.location, todo="Try again"
+            )
+        self._call(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
+
+    def create_if_free(self, name: str, tagged: Snapshot) -> bool:
+        """Name a snapshot, unless the name is in use. Returns whether there is such a tag now."""
+        outcome = self.put(name, tagged, self._lifetime(None))
+        if outcome is PutOutcome.CREATED:
+            self._call(self.callbacks(), lambda callback: callback.notify_creation(name, tagged.id))
+        return outcome is not PutOutcome.UNKNOWN
+
+    def renew(self, name: str, tagged: Snapshot) -> None:
+        """Put a tag on a snapshot, wherever it was before."""
+        path, store = tag_path(self.history.branch, name), self.history.store
+        if store.exists(path):
+            self.delete(name)
+        if self.put(name, tagged, self._lifetime(None)) is not PutOutcome.UNKNOWN:
+            self._call(self.callbacks(), lambda callback: callback.notify_creation(name, tagged.id))
+
+    def put(self, name: str, tagged: Snapshot, lifetime: datetime.timedelta | None) -> PutOutcome:
+        """Claim the name of a tag, and tell nobody."""
+        tag = Tag(tagged) if lifetime is None else Tag(tagged, clock.moment(), lifetime)
+        return self.history.store.put_if_absent(tag_path(self.history.branch, name), tag_to_json(tag))
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        """Remove a tag, and the files that only it needs. Returns the paths of those files. NotInHistoryError when
+        there is no such tag."""
+        if not self.history.store.exists(tag_path(self.history.branch, name)):
+            self.history.tag(name)
+        callbacks = self.callbacks()
+        files = remove_tag(self.history, self.schema, self.options, name)
+        self._call(callbacks, lambda callback: callback.notify_deletion(name))
+        return files
+
+    def read(self, name: str) -> Tag | None:
+        """A tag; None where it is gone, or its file is none of a tag."""
+        try:
+            return tag_from_json(self.history.store.read(tag_path(self.history.branch, name)))
+        except (FileNotFoundError, CorruptError):
+            return None
+
+    def read_many(self, names: Sequence[str]) -> dict[str, Tag]:
+        """The tags of these names, as `read` reads them."""
+        tags = zip(names, self.history.store.together(self.read, names), strict=True)
+        return {name: tag for name, tag in tags if tag is not None}
+
+    def callbacks(self) -> list[TagCallback]:
+        """The callbacks that options name. OptionError for one that cannot be made, UnsupportedError where only the
+        table's schema names them."""
+        key = opt.TAG_CALLBACKS
+        opt.refuse_stored_callbacks(self.schema.options, self.given, key.key, self.history.store.location)
+        raw = {name.lower(): value for name, value in self.options.raw.items()}
+        named = load_callbacks(self.options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
+        if self.options[tag_options.TAG_SUCCESS_FILE]:
+            named.append(SuccessFile(self.history))
+        return named
+
+    def _call(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
+        """Call the tag callbacks, best effort. The log says which failed."""
+        for note in call_each(callbacks, act):
+            _LOG.warning("%s: %s", self.history.store.location, note)
+
+    def _lifetime(self, given: str | datetime.timedelta | None) -> datetime.timedelta | None:
+        """How long a new tag lives; None: until it is deleted."""
+        if isinstance(given, datetime.timedelta):
+            if given < datetime.timedelta():
+                raise UsageError(f"a tag cannot live for {given}", todo="Give a time from now on")
+            return given
+        try:
+            millis = self.options[tag_options.TAG_TIME] if given is None else duration_ms(given)
+            return None if millis is None else datetime.timedelta(milliseconds=millis)
+        except (ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise UsageError(
+                f"{given!r} is not how long a tag lives", todo="Give a duration such as 7 d, or a timedelta"
+            ) from error
+
+    def _refuse_second(self, name: str, tagged: Snapshot) -> None:
+        """UsageError for the name of an automatic tag on a snapshot that has one: Paimon's engines fail on both."""
+        if self.options[tag_options.TAG_CREATION] not in ("process-time", "watermark"):
+            return
+        periods = TagPeriods.of(self.options)
+        if periods.start(name) is None:
+            return
+        automatic = [other for other in self.history.tags() if periods.start(other) is not None]
+        for other, tag in self.read_many(automatic).items():
+            if tag.snapshot.id == tagged.id and other != name:
+                raise UsageError(
+                    f"{name!r} would be a second automatic tag of snapshot {tagged.id}",
+                    table=self.history.store.location,
+                    why=f"it is named like one, and the snapshot has {other!r}",
+                    todo="Give it another name",
+                )

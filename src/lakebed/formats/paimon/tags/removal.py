@@ -1,0 +1,73 @@
+"""The removal of one tag, and of the files that only it needs.
+
+Rules: Paimon's TagManager.deleteTag and TagDeletion, except for the order. What the tag may have held alone is written
+down first, then the tag goes, and only then it is found what nothing else needs. So a branch that was made of the tag
+keeps its files, and what a crash leaves, the next expiry or rollback deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakebed.errors import LakebedError, StorageError
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.journal import write_journal
+from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.layout import tag_path
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel.options import Options
+from lakebed.redaction import redacting_logger
+
+_LOG = redacting_logger("lakebed.paimon")
+
+
+def remove_tag(history: History, schema: TableSchema, options: Options, name: str) -> tuple[str, ...]:
+    """Remove a tag. Returns the paths of the files that went with it: none where its snapshot, or another tag of it,
+    is there.
+
+    Where it cannot be told what the tag alone needs, its files stay, and the log says why.
+    """
+    store, path = history.store, tag_path(history.branch, name)
+    try:
+        tagged, candidates = _candidates(history, schema, options, name)
+    except StorageError:
+        raise
+    except (LakebedError, FileNotFoundError) as error:
+        _LOG.warning("%s: files of tag %r stay, as orphans: %s", store.location, name, error)
+        store.delete(path)
+        return ()
+    if not candidates:
+        store.delete(path)
+        return ()
+    journal = write_journal(store, history.branch, (), candidates)
+    store.delete(path)
+    needed = UnusedFiles(history, schema, options).needed_beside(tagged)
+    files = tuple(file for file in candidates if file not in needed)
+    store.delete_many(files)
+    store.delete(journal)
+    return files
+
+
+def files_of_tag(history: History, schema: TableSchema, options: Options, name: str) -> tuple[str, ...]:
+    """The paths of the files that would go with a tag, none where it cannot be told. Changes nothing."""
+    try:
+        tagged, candidates = _candidates(history, schema, options, name)
+        needed = UnusedFiles(history, schema, options).needed_beside(tagged, name) if candidates else set()
+    except StorageError:
+        raise
+    except (LakebedError, FileNotFoundError):
+        return ()
+    return tuple(file for file in candidates if file not in needed)
+
+
+def _candidates(history: History, schema: TableSchema, options: Options, name: str) -> tuple[Snapshot, Sequence[str]]:
+    """The snapshot of a tag, and its files where no snapshot and no other tag has that id."""
+    tagged = history.tag(name)
+    others = [snapshot for other, snapshot in history.tagged().items() if other != name]
+    if any(other.id == tagged.id for other in others) or history.find(tagged.id) is not None:
+        return tagged, ()
+    refuse_unserved(schema, options, Use.WRITE, history.store.location)
+    return tagged, UnusedFiles(history, schema, options).of_tag(tagged)
