@@ -1,4 +1,6 @@
-"""An expiry that dies at any storage call leaves every snapshot that is there whole, and the next one finishes it."""
+"""An expiry that dies at any storage call leaves every snapshot that is there whole, and the next one finishes it.
+
+An expiry of partitions that dies leaves a table with all of them or without those that are too old."""
 
 import itertools
 import shutil
@@ -66,3 +68,26 @@ def test_every_crash_is_harmless_and_finished_later(copies: Callable[[], Store])
         expire(store.real)
         assert all_files(store.real) == left, f"{kind} at call {at}"
         assert readable(store.real) == after
+
+
+def test_a_dead_expiry_of_partitions_dropped_all_or_none(tmp_path: Path) -> None:
+    original, number = tmp_path / "original", itertools.count()
+    table = lakebed.create(original, "paimon", SCHEMA, ["dt", "id"], ["dt"], {"bucket": "1", "write-only": "true"})
+    table.write(pa.table({"dt": ["2024-01-01", "2024-01-02", "2099-01-01"], "id": [1, 2, 3], "v": ["x"] * 3}, SCHEMA))
+    options = {"lakebed.expire.what": "partitions", "partition.expiration-time": "1 d"}
+
+    def days(store: Store) -> list[str]:
+        return sorted(lakebed.open(store).read(["dt"]).read_all()["dt"].to_pylist())
+
+    whole = FaultyStore(open_store(shutil.copytree(original, tmp_path / "whole")))
+    before = days(whole.real)
+    lakebed.open(whole).expire(options=options)
+    assert days(whole.real) == before[2:]
+    for kind, at in itertools.product((Kind.CRASH_BEFORE, Kind.CRASH_AFTER), range(1, len(whole.calls) + 1)):
+        store = FaultyStore(open_store(shutil.copytree(original, tmp_path / f"{next(number)}")), Fault(at, kind))
+        with suppress(Crash, ValueError):
+            lakebed.open(store).expire(options=options)
+        assert days(store.real) in (before, before[2:]), f"{kind} at call {at}"
+        lakebed.open(store.real).expire(options=options)
+        assert days(store.real) == before[2:]
+        assert len(lakebed.open(store.real).history()) == 2

@@ -13,7 +13,7 @@ def expire(
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Remove old snapshots or instants, and the files that nothing else needs."""
+    """Remove old snapshots, instants or partitions, and the files that nothing else needs."""
     opened, options = upkeep.opened(table, option)
     result = opened.expire(dry_run=dry_run, options=options)
     if json:
@@ -25,6 +25,5 @@ def expire(
         output.log(note)
     done = "would expire" if dry_run else "expired"
     deleted = "would be deleted" if dry_run else "deleted"
-    output.log(
-        f"{len(result.expired)} snapshots of {opened.location} {done}; {len(result.deleted_files)} files {deleted}"
-    )
+    what = "partitions" if options.get("lakebed.expire.what") == "partitions" else "snapshots"
+    output.log(f"{len(result.expired)} {what} of {opened.location} {done}; {len(result.deleted_files)} files {deleted}")

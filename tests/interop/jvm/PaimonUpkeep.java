@@ -48,7 +48,7 @@ final class PaimonUpkeep {
       case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;
       case "branch": table.createBranch(words[2], words[3]); break;
       case "forward": table.fastForward(words[2]); break;
-      default: throw new IllegalArgumentException(words[0]);
+      default: PaimonExpiry.run(table, words);
     }
   }
 

@@ -42,6 +42,14 @@ def bucket_summaries(
     The greatest sequence number counts files that were deleted since too, which only leaves numbers out. Raises
     CorruptError where a bucket has more deletes than files, UnsupportedError for files outside the table.
     """
+    buckets = all_bucket_summaries(store, snapshot, metas)
+    return {bucket: total for bucket, total in buckets.items() if total.files}
+
+
+def all_bucket_summaries(
+    store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta]
+) -> dict[BucketOf, BucketSummary]:
+    """As `bucket_summaries`, with the buckets that have no files any more."""
     summaries = _summaries(store, metas)
     for summary in summaries:
         refuse_external(store, summary.external)
@@ -53,7 +61,7 @@ def bucket_summaries(
                 table=store.location,
                 instant=str(snapshot.id),
             )
-    return {bucket: total for bucket, total in buckets.items() if total.files}
+    return buckets
 
 
 def remember_joined(store: Store, metas: Sequence[ManifestFileMeta], joined: ManifestFileMeta) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon.compaction_options import COMPACTION_OPTIONS
+from lakebed.formats.paimon.partition_options import PARTITION_OPTIONS
 from lakebed.formats.paimon.tag_options import TAG_OPTIONS
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED
@@ -269,6 +270,7 @@ SERVED: tuple[Option[Any], ...] = (
     *(value for value in list(vars().values()) if isinstance(value, Option)),
     *COMPACTION_OPTIONS,
     *TAG_OPTIONS,
+    *PARTITION_OPTIONS,
 )
 """The options that do something, in the order of the reference page."""
 

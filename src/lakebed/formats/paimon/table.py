@@ -21,8 +21,8 @@ from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import new_schema
 from lakebed.formats.paimon.expire import options as expire_options
-from lakebed.formats.paimon.expire.orphans import remove_orphans
-from lakebed.formats.paimon.expire.run import SnapshotExpiry
+from lakebed.formats.paimon.expire.kinds import after_commits, expire
+from lakebed.formats.paimon.expire.partitions import LastLook
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
@@ -76,7 +76,7 @@ class PaimonTable(Table):
     def __init__(self, store: Store, options: Mapping[str, str] = {}, schemas: Listing | None = None) -> None:
         super().__init__(store, options)
         branch = opt.OPTIONS.parse(options)[opt.BRANCH]
-        self._history = History(store, branch)
+        self._history, self._looked = History(store, branch), LastLook()
         self._history.latest_schema(schemas if branch == MAIN_BRANCH else None)
 
     @classmethod
@@ -201,7 +201,7 @@ class PaimonTable(Table):
         parsed = table._options(schema, options)
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
-        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
+        snapshots, partitions = after_commits(table._history, schema, parsed, table._looked)
         tags = None if parsed[opt.WRITE_ONLY] else TagsOfCommits.of(table._history, schema, parsed, given)
         compaction = compaction_of_writes(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
@@ -209,7 +209,8 @@ class PaimonTable(Table):
             user,
             callbacks=checked_callbacks(callbacks),
             named=named_callbacks(parsed),
-            expire=expire,
+            expire=snapshots,
+            partitions=partitions,
             tags=tags,
         )
         return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite, compaction)
@@ -254,19 +255,17 @@ class PaimonTable(Table):
     ) -> ExpireResult:
         """Remove old snapshots of the branch, and the files that only they need, by the `snapshot.*` options.
 
-        Each commit does the same, unless the table is `write-only`. With `lakebed.expire.what` = `orphan-files`, files
-        go that nothing names, with `tags` the tags whose time is over. Raises UnsupportedError for a table whose
-        changelog outlives its snapshots.
+        Each commit does the same, unless the table is `write-only`. With `lakebed.expire.what` = `partitions`, old
+        partitions are dropped in an OVERWRITE commit, with `orphan-files`, files go that nothing names, with `tags` the
+        tags whose time is over.
         """
         own, given = expire_options.split(options)
         table = self._on_branch(given)
         schema = table.table_schema
         parsed = table._options(schema, given)
-        if own[expire_options.WHAT] == "orphan-files":
-            return remove_orphans(table._history, schema, parsed, own, dry_run)
         if own[expire_options.WHAT] == "tags":
             return TagLifetimes(Tags(table._history, schema, parsed, (*table.options, *given))).expire(dry_run)
-        return SnapshotExpiry(table._history, schema, parsed).run(dry_run)
+        return expire(table._history, schema, parsed, own, dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
@@ -332,7 +331,7 @@ class PaimonTable(Table):
         given = {key: value for key, value in self.options.items() if key.lower() != opt.BRANCH.key}
         table = copy.copy(self)
         table.options = Settings({**given, opt.BRANCH.key: parsed[opt.BRANCH]})
-        table._history = self._history.on_branch(parsed[opt.BRANCH])
+        table._history, table._looked = self._history.on_branch(parsed[opt.BRANCH]), LastLook()
         return table
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:

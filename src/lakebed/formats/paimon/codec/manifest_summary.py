@@ -23,11 +23,16 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BucketSummary:
-    """What entries say of one bucket: the greatest sequence number of the files that they add (-1: they add none), and
-    how many files they add to each level, less those that they delete."""
+    """What entries say of one bucket: the greatest sequence number of the files that they add (-1: they add none), how
+    many files they add to each level, and how many `bytes`, less those that they delete.
+
+    `newest` is when the newest file that any of them names was created, in milliseconds since 1970 (0: not known).
+    """
 
     greatest_sequence: int
     levels: Mapping[int, int]
+    bytes: int = 0
+    newest: int = 0
 
     @property
     def files(self) -> int:
@@ -44,7 +49,8 @@ class BucketSummary:
         levels = dict(self.levels)
         for level, files in other.levels.items():
             levels[level] = levels.get(level, 0) + files
-        return BucketSummary(max(self.greatest_sequence, other.greatest_sequence), levels)
+        greatest, newest = max(self.greatest_sequence, other.greatest_sequence), max(self.newest, other.newest)
+        return BucketSummary(greatest, levels, self.bytes + other.bytes, newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ def manifest_summary(data: bytes, file: str) -> ManifestSummary:
     """The summary of a manifest. Raises CorruptError where its entries cannot be read."""
     files: dict[BucketOf, dict[int, int]] = {}
     greatest: dict[BucketOf, int] = {}
+    sizes: dict[BucketOf, int] = {}
+    newest: dict[BucketOf, int] = {}
     external: list[tuple[str, str]] = []
     with decoding("a manifest cannot be read", file=file):
         for record in read_records(data, numbers=True):
@@ -68,12 +76,16 @@ def manifest_summary(data: bytes, file: str) -> ManifestSummary:
             if place:
                 external.append((entry["_FILE_NAME"], place))
             levels, level = files.setdefault(bucket, {}), entry["_LEVEL"]
+            sign = 1 if record["_KIND"] == ADD else -1
+            sizes[bucket] = sizes.get(bucket, 0) + sign * entry["_FILE_SIZE"]
+            newest[bucket] = max(newest.get(bucket, 0), entry.get("_CREATION_TIME") or 0)
+            levels[level] = levels.get(level, 0) + sign
             if record["_KIND"] == ADD:
-                levels[level] = levels.get(level, 0) + 1
                 greatest[bucket] = max(greatest.get(bucket, -1), entry["_MAX_SEQUENCE_NUMBER"])
-            else:
-                levels[level] = levels.get(level, 0) - 1
-        summaries = {bucket: BucketSummary(greatest.get(bucket, -1), levels) for bucket, levels in files.items()}
+        summaries = {
+            bucket: BucketSummary(greatest.get(bucket, -1), levels, sizes[bucket], newest[bucket])
+            for bucket, levels in files.items()
+        }
     return ManifestSummary(summaries, tuple(external))
 
 

@@ -12,7 +12,13 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, DELETE, HASH_INDEX, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
-from lakebed.formats.paimon.commit.conflicts import check_conflicts, check_known, check_meanwhile, check_vectors
+from lakebed.formats.paimon.commit.conflicts import (
+    check_age,
+    check_conflicts,
+    check_known,
+    check_meanwhile,
+    check_vectors,
+)
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.manifests import ManifestWriter, MergeSettings
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
@@ -63,7 +69,9 @@ class Attempt:
             keep=lambda e: e.partition in touched or (replaced is not None and replaced.covers(e.partition)),
         )
         if replaced is not None:
-            return (*self._dropped(live), *ours)
+            dropped = self._dropped(live)
+            check_age(dropped, replaced, self._store.location)
+            return (*dropped, *ours)
         check_conflicts(live, ours, new.kind, self._schema, self._store.location)
         check_known(live, new.changes.known, self._store.location)
         if self._options[opt.DELETION_VECTORS] and new.kind is CommitKind.COMPACT:

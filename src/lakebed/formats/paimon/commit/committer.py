@@ -25,7 +25,7 @@ from lakebed.formats.paimon.commit.kinds import (
 from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.loop import commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
-from lakebed.formats.paimon.commit.options import CommitOptions, ExpiryAfterCommit
+from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
@@ -72,7 +72,7 @@ class Committer:
             result = self._skip_replay(identifier, messages)
         else:
             result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
-        notes = self._follow_up(result.outcome is Outcome.COMMITTED, latest, identifier == BATCH_IDENTIFIER)
+        notes = self._follow_up(identifier, result.outcome is Outcome.COMMITTED, latest)
         return replace(result, notes=(*result.notes, *notes))
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
@@ -86,7 +86,7 @@ class Committer:
         self._register_callbacks(latest)
         for identifier in waiting:
             _, latest = self._publish(identifier, commits[identifier], latest, None, True)
-        for note in self._follow_up(bool(waiting), latest, BATCH_IDENTIFIER in waiting):
+        for note in self._follow_up(max(commits, default=0), bool(waiting), latest):
             _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)
 
@@ -111,20 +111,28 @@ class Committer:
         if self._callbacks:
             self._callbacks.register(latest.id if latest is not None else 0)
 
-    def _follow_up(self, committed: bool, latest: Snapshot | None, of_batch: bool) -> tuple[str, ...]:
-        """What follows a commit: first the callbacks, then the expiry of what is due and they have seen, then the tags.
-        The notes say what failed; the next commit does it again."""
-        notes = self._call_callbacks()
-        expire, tags, expires = self._commit.expire, self._commit.tags, committed or self._commit.expire_for_empty
-        expired = False
+    def _follow_up(self, identifier: int, committed: bool, latest: Snapshot | None) -> tuple[str, ...]:
+        """What follows a commit: first the partitions that are too old, then the callbacks, then the expiry of what is
+        due and they have seen, then the tags. The notes say what failed; the next commit does it again."""
+        commit, newest, expired = self._commit, latest, False
+        expires = committed or commit.expire_for_empty
 
-        def run_expiry(expire: ExpiryAfterCommit) -> None:
+        def expire_partitions() -> None:
+            nonlocal newest
+            if commit.partitions is not None and expires:
+                newest = commit.partitions.run_if_due(commit.user, identifier, latest)
+
+        def expire_snapshots() -> None:
             nonlocal expired
-            expired = expire.run_if_due(latest)
+            if commit.expire is not None and expires:
+                expired = commit.expire.run_if_due(newest)
 
-        if expire is not None and expires:
-            notes += afterwards("old snapshots stay until the next expiry", lambda: run_expiry(expire))
-        return notes if tags is None else notes + tags.run(latest, of_batch, expires, expired)
+        notes = afterwards("old partitions stay until the next expiry", expire_partitions)
+        notes += self._call_callbacks()
+        notes += afterwards("old snapshots stay until the next expiry", expire_snapshots)
+        if commit.tags is not None:
+            notes += commit.tags.run(latest, identifier == BATCH_IDENTIFIER, expires, expired)
+        return notes
 
     def _call_callbacks(self) -> tuple[str, ...]:
         """Call the callbacks that are owed for any snapshot, also after a crash or a failure; notes of those that

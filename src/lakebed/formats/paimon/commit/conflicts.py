@@ -16,6 +16,7 @@ from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexMa
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
+from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 
@@ -73,6 +74,13 @@ def check_known(live: Sequence[ManifestEntry], known: Mapping[tuple[bytes, int],
         seen = known.get((entry.partition, entry.bucket))
         if seen is not None and entry.file.level > 0 and entry.file.file_name not in seen:
             raise _conflict(f"bucket {entry.bucket} was compacted meanwhile", table)
+
+
+def check_age(dropped: Sequence[ManifestEntry], replaced: ReplacedPartitions, table: str) -> None:
+    """Raise CommitConflictError when a file that goes with its partition is too young for that."""
+    for entry in dropped:
+        if replaced.older is not None and (entry.file.creation_time or 0) >= replaced.older:
+            raise _conflict(f"a partition got the file {entry.file.file_name} meanwhile", table)
 
 
 def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], snapshot: int, table: str) -> None:

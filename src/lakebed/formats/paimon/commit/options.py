@@ -34,6 +34,14 @@ class TagsAfterCommit(Protocol):
         ...
 
 
+class PartitionExpiryAfterCommit(Protocol):
+    """An expiry of partitions that a writer runs after its commits."""
+
+    def run_if_due(self, user: str, identifier: int, latest: Snapshot | None) -> Snapshot | None:
+        """Expire what is due after a commit of this user and identifier. Returns the newest snapshot."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
     """How the commits of one writer behave; the defaults are Paimon's.
@@ -48,6 +56,7 @@ class CommitOptions:
     - `expire`: the expiry to run after commits, when it is due; None: none. It pickles.
     - `tags`: the tags to make and remove after commits; None: none. They pickle.
     - `watermark`: that of the commits, in milliseconds since 1970. A snapshot has the greatest one so far.
+    - `partitions`: the same for partitions. It comes first.
     """
 
     user: str
@@ -60,6 +69,7 @@ class CommitOptions:
     expire: ExpiryAfterCommit | None = None
     tags: TagsAfterCommit | None = None
     watermark: int | None = None
+    partitions: PartitionExpiryAfterCommit | None = None
 
     @property
     def picklable(self) -> CommitOptions:

@@ -25,11 +25,16 @@ from lakebed.kernel.options import Options
 @dataclass(frozen=True, slots=True)
 class ReplacedPartitions:
     """The partitions whose files are removed: `keys` (serialized rows), or, when that is None, all that `spec` matches
-    (plain values by column; {} matches all)."""
+    (plain values by column; {} matches all).
+
+    `older` is a time in milliseconds since 1970: a file of them that was created then or later is a conflict. None:
+    they are replaced whatever their age.
+    """
 
     schema: TableSchema
     keys: frozenset[bytes] | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
+    older: int | None = None
 
     def covers(self, partition: bytes) -> bool:
         """Whether the files of a partition are removed."""

@@ -9,10 +9,10 @@ from lakebed.kernel.options import Option, Options, OptionSet, duration_ms, one_
 
 WHAT: Option[str] = Option(
     "lakebed.expire.what",
-    one_of("snapshots", "orphan-files", "tags"),
+    one_of("snapshots", "partitions", "orphan-files", "tags"),
     "snapshots",
-    "snapshots: old ones go, with the files that only they need. orphan-files: files go that no snapshot, tag or "
-    "changelog names. tags: those go whose time to live is over",
+    "snapshots: old ones go, with the files that only they need. partitions: old ones are dropped. orphan-files: files "
+    "go that no snapshot, tag or changelog names. tags: those go whose time to live is over",
 )
 ORPHANS_AGE: Option[int] = Option(
     "lakebed.expire.orphans.after",
