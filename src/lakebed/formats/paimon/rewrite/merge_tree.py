@@ -213,7 +213,7 @@ class _Gathered:
     def rest(self) -> Iterator[pa.Table]:
         """All rows that are held."""
         if self._held:
-            joined, self._held, self._bytes = pa.concat_tables(self._held).combine_chunks(), [], 0
+            joined, self._held, self._bytes = pa.concat_tables(self._held), [], 0
             yield joined
 
 
