@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -30,7 +30,7 @@ class ReadPlan(Generic[S]):
     """
 
     schema: pa.Schema
-    splits: tuple[S, ...]
+    splits: Sequence[S]
     read: Callable[[S], Iterator[pa.RecordBatch]]
     warnings: tuple[str, ...] = ()
     at_once: int = 1

@@ -189,7 +189,7 @@ def _timelines(
 def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] | None, list[Finding]]:
     """The newest snapshot's file slices; where it cannot be planned, None and a finding that says why."""
     try:
-        return plan_snapshot(state, ReadRequest(options), None).splits, []
+        return tuple(plan_snapshot(state, ReadRequest(options), None).splits), []
     except LakebedError as error:
         return None, [Finding(Health.BROKEN, f"a snapshot cannot be read: {error.what}", error.why, error.todo)]
 

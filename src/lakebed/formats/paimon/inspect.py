@@ -24,7 +24,8 @@ from lakebed.formats.paimon.instants import iso_time
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
-from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
+from lakebed.formats.paimon.read.plan import shows_level_0
+from lakebed.formats.paimon.read.splits import skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel import clock

@@ -8,21 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
+from lakebed.formats.paimon.codec.entry_columns import decode_entries
 from lakebed.formats.paimon.codec.hash_index import hashes_of
-from lakebed.formats.paimon.codec.manifest import ADD, Identity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from lakebed.formats.paimon.codec.manifest import (
+    ADD,
+    DELETE,
+    Identity,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+)
 from lakebed.formats.paimon.codec.manifest_avro import (
     index_manifest_from_bytes,
     manifest_from_bytes,
     manifest_list_from_bytes,
 )
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.entries import Entries, KeepBuckets
 from lakebed.formats.paimon.layout import index_path, manifest_path
 from lakebed.kernel.arrays import Int32s
+from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import FileInfo, Store
 
 _READ_AT_ONCE = 64
 """The most manifests whose bytes are in memory at a time."""
+_COLUMNS_FROM = 1 << 20
+"""Manifests with at least so many bytes together are decoded as columns; of fewer entries values are made sooner."""
+_RUN_BYTES = 8 << 20
+"""Bytes of compressed manifests that are decoded at once. They take about five times as much as columns."""
 
 
 class MetadataFile(NamedTuple):
@@ -32,8 +48,8 @@ class MetadataFile(NamedTuple):
     size: int | None = None
 
 
-KeepManifest = Callable[[ManifestFileMeta], bool]
-KeepEntry = Callable[[ManifestEntry], bool]
+KeepManifests = Callable[[Sequence[ManifestFileMeta]], list[ManifestFileMeta]]
+"""Those of some manifests that are wanted."""
 
 
 def base_list(snapshot: Snapshot) -> MetadataFile:
@@ -73,18 +89,62 @@ def data_manifests(store: Store, snapshot: Snapshot) -> list[ManifestFileMeta]:
     return [meta for metas in metas_of_lists(store, [base_list(snapshot), delta_list(snapshot)]) for meta in metas]
 
 
-def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry | None = None) -> list[ManifestEntry]:
-    """The entries of manifests in order, unmerged; those that `keep` accepts."""
-    entries: list[ManifestEntry] = []
-    for of_manifest in entries_by_manifest(store, [*map(manifest_file, metas)]):
-        entries += of_manifest if keep is None else [entry for entry in of_manifest if keep(entry)]
-    return entries
+def entries_of(
+    store: Store, metas: Iterable[ManifestFileMeta], keep: KeepBuckets | None = None, stats: bool = True
+) -> Sequence[ManifestEntry]:
+    """The entries of manifests in order, unmerged; those of the buckets that `keep` accepts.
+
+    Many entries come as `Entries`, without statistics unless `stats` asks for them.
+    """
+    files = [*map(manifest_file, metas)]
+    if sum(file.size or 0 for file in files) >= _COLUMNS_FROM:
+        return _columns_of(store, files, keep, stats)
+    entries = [entry for of_manifest in entries_by_manifest(store, files) for entry in of_manifest]
+    if keep is None or not entries:
+        return entries
+    wanted = keep([entry.partition for entry in entries], np.array([entry.bucket for entry in entries], np.int64))
+    return [entry for entry, is_wanted in zip(entries, wanted.tolist(), strict=True) if is_wanted]
 
 
-def entries_by_manifest(store: Store, files: Sequence[MetadataFile]) -> Iterator[list[ManifestEntry]]:
-    """The entries of each manifest, unmerged. Manifests are read together."""
+def _columns_of(store: Store, files: Sequence[MetadataFile], keep: KeepBuckets | None, stats: bool) -> Entries:
+    """The entries of manifests as columns. Some runs of manifests are read and decoded at once; of each only what is
+    kept stays in memory."""
+
+    def decoded(run: Sequence[MetadataFile]) -> Entries:
+        contents = [(manifest_path(file.name), data) for file, data in manifest_bytes(store, run)]
+        entries = Entries(decode_entries(contents, stats))
+        external = entries.external_files()
+        refuse_external(store, external)
+        return entries if keep is None else entries.in_buckets(keep)
+
+    runs = [*_runs(files)]
+    return Entries.joined([*LocalEngine().map(decoded, runs)] if len(runs) > 1 else [*map(decoded, runs)])
+
+
+def _runs(files: Sequence[MetadataFile]) -> Iterator[list[MetadataFile]]:
+    """Neighbouring manifests that are decoded at once."""
+    run: list[MetadataFile] = []
+    size = 0
+    for file in files:
+        if run and size + (file.size or 0) > _RUN_BYTES:
+            yield run
+            run, size = [], 0
+        run.append(file)
+        size += file.size or 0
+    if run:
+        yield run
+
+
+def entries_by_manifest(store: Store, files: Sequence[MetadataFile]) -> Iterator[Sequence[ManifestEntry]]:
+    """The entries of each manifest, unmerged. Manifests are read together; a large one comes as `Entries`."""
     for file, data in manifest_bytes(store, files):
-        of_manifest = list(manifest_from_bytes(data, manifest_path(file.name)))
+        path = manifest_path(file.name)
+        if len(data) >= _COLUMNS_FROM:
+            entries = Entries(decode_entries([(path, data)]))
+            refuse_external(store, entries.external_files())
+            yield entries
+            continue
+        of_manifest = list(manifest_from_bytes(data, path))
         refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
         yield of_manifest
 
@@ -94,8 +154,10 @@ def manifest_bytes(store: Store, files: Sequence[MetadataFile]) -> Iterator[tupl
     return _read(store, files)
 
 
-def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+def merge(entries: Iterable[ManifestEntry]) -> Sequence[ManifestEntry]:
     """The entries that remain after each DELETE has cancelled its ADD. A DELETE without an ADD stays."""
+    if isinstance(entries, Entries):
+        return entries.merged()
     merged: dict[Identity, ManifestEntry] = {}
     for entry in entries:
         identity = entry.identity
@@ -108,28 +170,34 @@ def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     return list(merged.values())
 
 
-def live_files(
-    store: Store, snapshot: Snapshot | None, keep_manifest: KeepManifest | None = None, keep: KeepEntry | None = None
-) -> list[ManifestEntry]:
-    """The data files of a snapshot, oldest entry first.
+def live_files(store: Store, snapshot: Snapshot | None, keep: KeepBuckets | None = None) -> Sequence[ManifestEntry]:
+    """The data files of a snapshot, oldest entry first; those of the buckets that `keep` accepts.
 
-    The filters must treat the ADD and the DELETE of a file alike, so they may only use its partition and bucket. Raises
-    CorruptError for a DELETE without an ADD, DataCleanedError when a manifest is gone.
+    Raises CorruptError for a DELETE without an ADD, DataCleanedError when a manifest is gone.
     """
     if snapshot is None:
         return []
-    metas = [meta for meta in data_manifests(store, snapshot) if keep_manifest is None or keep_manifest(meta)]
-    return _live(store, snapshot, metas, keep)
+    return checked_live(store, snapshot, entries_of(store, data_manifests(store, snapshot), keep))
 
 
 def live_and_index_files(
-    store: Store, snapshot: Snapshot | None
-) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
-    """As `live_files` and `index_files`, whose first files are read together."""
+    store: Store,
+    snapshot: Snapshot | None,
+    keep_manifests: KeepManifests | None = None,
+    keep: KeepBuckets | None = None,
+    stats: bool = True,
+) -> tuple[Sequence[ManifestEntry], list[IndexManifestEntry]]:
+    """As `live_files` and `index_files`, whose first files are read together.
+
+    `keep_manifests` may leave out manifests without a bucket that `keep` accepts. Many files come as `Entries`, without
+    statistics unless `stats` asks for them.
+    """
     if snapshot is None:
         return [], []
     metas, indexes = data_manifests_and_index_files(store, snapshot)
-    return _live(store, snapshot, metas, None), indexes
+    if keep_manifests is not None:
+        metas = keep_manifests(metas)
+    return checked_live(store, snapshot, entries_of(store, metas, keep, stats)), indexes
 
 
 def data_manifests_and_index_files(
@@ -145,16 +213,10 @@ def data_manifests_and_index_files(
     return metas, [entry for found in indexes for entry in _added(store, *found)]
 
 
-def _live(
-    store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta], keep: KeepEntry | None
-) -> list[ManifestEntry]:
-    return checked_live(store, snapshot, entries_of(store, metas, keep))
-
-
-def checked_live(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+def checked_live(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> Sequence[ManifestEntry]:
     """The data files that remain of the entries of a snapshot. CorruptError for a DELETE without an ADD."""
     merged = merge(entries)
-    for entry in merged:
+    for entry in merged.of_kind(DELETE)[:1] if isinstance(merged, Entries) else merged:
         if entry.kind != ADD:
             raise CorruptError(
                 f"manifests delete the file {entry.file.file_name}, but never added it",

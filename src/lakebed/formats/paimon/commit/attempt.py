@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, DELETE, HASH_INDEX, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -25,6 +27,7 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel import clock
+from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.options import Options
 
 
@@ -63,11 +66,12 @@ class Attempt:
         if latest is None or not (checked or replaced):
             return ours
         touched = {entry.partition for entry in ours}
-        live = live_files(
-            self._store,
-            latest,
-            keep=lambda e: e.partition in touched or (replaced is not None and replaced.covers(e.partition)),
-        )
+
+        def keep(partitions: Sequence[bytes], numbers: Int64s) -> Bools:
+            wanted = [part in touched or (replaced is not None and replaced.covers(part)) for part in partitions]
+            return np.array(wanted, np.bool_)
+
+        live = live_files(self._store, latest, keep)
         if replaced is not None:
             dropped = self._dropped(live)
             check_age(dropped, replaced, self._store.location)

@@ -174,7 +174,7 @@ def _since(history: History, snapshot: int, latest: Snapshot | None, what: str) 
         ) from error
 
 
-def _delta(history: History, snapshot: Snapshot) -> list[ManifestEntry]:
+def _delta(history: History, snapshot: Snapshot) -> Sequence[ManifestEntry]:
     """The entries that a snapshot added."""
     return entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
 

@@ -7,15 +7,15 @@ the key may have had another type, can have any value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.row_columns import hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
+from lakebed.formats.paimon.entries import Entries
 from lakebed.kernel.predicates.facts import Facts
 
 _EXACT = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "BINARY", "VARBINARY"})
@@ -23,7 +23,7 @@ _MOST = 1 << 53
 """Above it, different integers are equal to one literal of floating point."""
 
 
-def bucket_facts(entries: Sequence[ManifestEntry], schema: TableSchema, name: str) -> Iterator[Facts]:
+def bucket_facts(entries: Entries, schema: TableSchema, name: str) -> Iterator[Facts]:
     """The facts of the column `name` by the buckets of files; one for each number of buckets, since partitions may have
     different ones. None when the column is not the whole bucket key."""
     field = schema.field(name)
@@ -33,18 +33,15 @@ def bucket_facts(entries: Sequence[ManifestEntry], schema: TableSchema, name: st
     dynamic = schema.options.get("bucket", "-1").strip() == "-1"
     if dynamic or function not in ("default", "mod"):
         return
-    totals = np.array([_total(entry, schema) for entry in entries], np.int64)
-    numbers = np.array([entry.bucket for entry in entries], np.int64)
+    numbers = entries.numbers("bucket").astype(np.int64)
+    known = (numbers >= 0) & (entries.numbers("schema_id") == schema.id)
+    totals = np.where(known, entries.numbers("total_buckets").astype(np.int64), 0)
     unknown = pa.nulls(len(entries), arrow_type(field.type))
     anything = np.ones(len(entries), np.bool_)
     for total in np.unique(totals[totals > 1]).tolist():
         buckets = pa.array(numbers, mask=totals != total)
         hashed = _bucket_of(field, total, by_value=function == "mod")
         yield Facts(unknown, unknown, anything, anything, ~anything, hashed, buckets)
-
-
-def _total(entry: ManifestEntry, schema: TableSchema) -> int:
-    return entry.total_buckets if entry.bucket >= 0 and entry.file.schema_id == schema.id else 0
 
 
 def _bucket_of(field: DataField, total: int, by_value: bool) -> Callable[[pa.Array], pa.Array]:

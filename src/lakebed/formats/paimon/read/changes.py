@@ -34,11 +34,12 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.change_task import ChangeReader, KindColumn
 from lakebed.formats.paimon.read.keys import check_keys
-from lakebed.formats.paimon.read.plan import ReadRequest, bucket_splits, deletion_files, packed, skips_level_0
+from lakebed.formats.paimon.read.plan import ReadRequest, deletion_files
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.read.range import Mode, Range, option_range, position_range
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
 from lakebed.formats.paimon.read.split import ChangeSplit, DeletionFile, How, Only, PaimonSplit, Step
+from lakebed.formats.paimon.read.splits import bucket_splits, packed, skips_level_0
 from lakebed.formats.paimon.snapshot import Position
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.predicates.where import unread_parts
@@ -241,7 +242,7 @@ class Steps:
 
     # ---- helpers ----
 
-    def _matching(self, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    def _matching(self, entries: Iterable[ManifestEntry]) -> Sequence[ManifestEntry]:
         """The entries whose files may have rows that are asked for."""
         request, chosen = self.request, list(entries)
         check_keys(request.history, request.schema, chosen)

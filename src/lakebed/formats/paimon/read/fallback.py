@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import NotInHistoryError, UnsupportedError
@@ -62,9 +63,9 @@ def plan_with_fallback(
         other, schema, opt.table_options(schema.options, options), request.columns, request.predicate
     )
     entries, deletions = seen_files(request, snapshot)
-    partitions = {entry.partition for entry in entries}
+    own_partitions = {*entries.partitions[1]}
     seen, other_deletions = seen_files(fallback, other.latest() if newest else _at_that_time(other, snapshot))
-    missing = [entry for entry in seen if entry.partition not in partitions]
+    missing = seen.in_buckets(lambda keys, _: np.array([key not in own_partitions for key in keys], np.bool_))
     plans = plan_files(request, entries, deletions), plan_files(fallback, missing, other_deletions)
     splits = tuple(
         BranchSplit(f"{split.group}@{other.branch}" if is_fallback else split.group, split.size, split, is_fallback)

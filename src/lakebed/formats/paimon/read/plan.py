@@ -1,38 +1,37 @@
-"""The plan of a read: the visible files of a snapshot that may hold matching rows, as splits.
-
-A bucket whose files are merged is one split. Other files are packed into splits in their order, by the rules of
-Paimon's AppendOnlySplitGenerator and MergeTreeSplitGenerator (BinPacking.packForOrdered).
-"""
+"""The plan of a read: the visible files of a snapshot that may hold matching rows, as splits (`splits`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
-from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, DataFileMeta, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_path
+from lakebed.formats.paimon.entries import Entries
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, index_path
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.keys import check_keys
-from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.read.pruning import PartitionFilter, kept_entries
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.splits import Deletions, bucket_splits, skips_level_0
 from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel.arrays import Bools
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import columns_of, unread_parts
 from lakebed.verbs.read import ReadPlan
-
-Deletions = Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]
-"""The deletion vectors by partition and bucket, then by data file name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,14 @@ class ReadRequest:
         """Whether a file is read by the time of its creation."""
         created, since = entry.file.creation_time, self.created_since
         return since is None or created is None or created >= since
+
+    def created(self, entries: Entries) -> Bools:
+        """`was_created` of each entry."""
+        since, created = self.created_since, entries.table.column("creation_time")
+        if since is None:
+            return np.ones(len(entries), np.bool_)
+        known: Bools = pc.fill_null(pc.greater_equal(created, since), True).to_numpy()
+        return known
 
     @property
     def table(self) -> str:
@@ -82,14 +89,20 @@ def plan_snapshot(
 
 def seen_files(
     request: ReadRequest, snapshot: Snapshot | None, level_0: bool = False, use: Use = Use.READ
-) -> tuple[list[ManifestEntry], Deletions]:
-    """The files that a read of a snapshot sees, and their deletion vectors; see `plan_snapshot`."""
+) -> tuple[Entries, Deletions]:
+    """The files that a read of a snapshot sees in the partitions that it asks for, and their deletion vectors; see
+    `plan_snapshot`. Many files come without statistics where the predicate needs none."""
     history, schema, options = request.history, request.schema, request.options
     refuse_unserved(schema, options, use, request.table)
     if schema.primary_keys:
         merge_function(schema, options)
-    live, indexes = live_and_index_files(history.store, snapshot)
-    entries = [entry for entry in live if entry.bucket != POSTPONE_BUCKET and request.was_created(entry)]
+    wanted, stats = PartitionFilter.of(request.predicate, schema), request.predicate is not None
+    if wanted is None:
+        live, indexes = live_and_index_files(history.store, snapshot, stats=stats)
+    else:
+        live, indexes = live_and_index_files(history.store, snapshot, wanted.manifests, wanted.buckets, stats)
+    entries = Entries.of(live)
+    entries = entries.kept((entries.numbers("bucket") != POSTPONE_BUCKET) & request.created(entries))
     check_keys(history, schema, entries)
     if not (level_0 or shows_level_0(options)):
         entries = _visible(entries, history, schema, options)
@@ -104,7 +117,7 @@ def plan_files(
     """Plan a read of data files, without the rows that deletion vectors delete."""
     history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
     folders = PartitionFolders.of(history.store, schema, options)
-    splits = tuple(bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options))
+    splits = bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options)
     return ReadPlan(
         arrow_schema(schema.project(request.columns)),
         splits,
@@ -115,22 +128,17 @@ def plan_files(
     )
 
 
-def _visible(
-    entries: Sequence[ManifestEntry], history: History, schema: TableSchema, options: Options
-) -> list[ManifestEntry]:
+def _visible(entries: Entries, history: History, schema: TableSchema, options: Options) -> Entries:
     """The files that a batch read sees. Where only a compaction makes level 0 visible, its files are left out.
 
     Files of level 0 that were written before deletion vectors were enabled are read and merged, since no vector
     deletes the rows that they replace.
     """
     if not skips_level_0(schema, options):
-        return list(entries)
-    return [entry for entry in entries if entry.file.level > 0 or _precedes_vectors(entry, history)]
-
-
-def skips_level_0(schema: TableSchema, options: Options) -> bool:
-    """Whether batch reads leave level 0 out because only a compaction makes its rows visible."""
-    return bool(schema.primary_keys) and (options[opt.DELETION_VECTORS] or options[opt.MERGE_ENGINE] == "first-row")
+        return entries
+    above, ids = entries.numbers("level") > 0, entries.numbers("schema_id")
+    early = [number for number in np.unique(ids[~above]).tolist() if _precedes_vectors(number, history)]
+    return entries.kept(above | np.isin(ids, early))
 
 
 def shows_level_0(options: Options) -> bool:
@@ -139,9 +147,9 @@ def shows_level_0(options: Options) -> bool:
     return bool(merges and options[opt.MERGE_ENGINE] != "first-row")
 
 
-def _precedes_vectors(entry: ManifestEntry, history: History) -> bool:
-    """Whether a file was written under a schema whose batch reads still saw level 0."""
-    written = history.schema(entry.file.schema_id)
+def _precedes_vectors(schema_id: int, history: History) -> bool:
+    """Whether batch reads of a schema still saw level 0."""
+    written = history.schema(schema_id)
     return not skips_level_0(written, opt.table_options(written.options))
 
 
@@ -156,50 +164,3 @@ def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, i
         for block in entry.ranges or ():
             vectors[block.data_file] = DeletionFile(path, block.offset, block.length + BLOCK_SLACK, block.cardinality)
     return deletions
-
-
-def bucket_splits(
-    entries: Sequence[ManifestEntry],
-    deletions: Deletions,
-    folders: PartitionFolders,
-    schema: TableSchema,
-    options: Options,
-) -> Iterator[PaimonSplit]:
-    """The splits of data files: one per bucket, or several where no rows are merged."""
-    buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
-    for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry.file)
-    folders.look(partition for partition, _ in buckets)
-    no_level_0 = skips_level_0(schema, options)
-    for (partition, bucket), files in buckets.items():
-        folder = bucket_folder(folders.of_row(partition), bucket)
-        vectors = deletions.get((partition, bucket), {})
-        if not schema.primary_keys:  # a compaction may add rows later that are older
-            files = sorted(files, key=lambda file: file.min_sequence_number)
-        unmerged = no_level_0 and all(file.level > 0 for file in files)
-        parts = packed(files, options) if unmerged or not schema.primary_keys else [files]
-        for number, part in enumerate(parts):
-            group = f"{folder}#{number}" if number else folder
-            own = (
-                vectors
-                if len(parts) == 1
-                else {f.file_name: vectors[f.file_name] for f in part if f.file_name in vectors}
-            )
-            size = sum(file.file_size for file in part)
-            yield PaimonSplit(group, size, partition, bucket, folder, tuple(part), own, unmerged)
-
-
-def packed(files: Sequence[DataFileMeta], options: Options) -> list[list[DataFileMeta]]:
-    """Files in order, in parts of about `source.split.target-size`. A file counts `source.split.open-file-cost` at
-    least."""
-    target, least = options[opt.SPLIT_SIZE], options[opt.SPLIT_OPEN_COST]
-    parts: list[list[DataFileMeta]] = [[]]
-    size = 0
-    for file in files:
-        weight = max(file.file_size, least)
-        if parts[-1] and size + weight > target:
-            parts.append([])
-            size = 0
-        parts[-1].append(file)
-        size += weight
-    return parts

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+import numpy as np
+
 from lakebed.errors import DataCleanedError
 from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
@@ -32,6 +34,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.state import WriteState
 from lakebed.kernel import clock
+from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
 from lakebed.kernel.sizing.finalize import HERE_BYTES
@@ -126,9 +129,12 @@ class InlineCompaction:
         history, store = self.compactor.history, self.compactor.history.store
         latest = None if replaces else history.latest()
         partitions = {partition for partition, _ in (due if commits is None else groups)}
-        entries = live_files(
-            store, latest, keep=lambda e: e.bucket >= 0 and (commits is not None or e.partition in partitions)
-        )
+
+        def keep(of_buckets: Sequence[bytes], numbers: Int64s) -> Bools:
+            wanted = [commits is not None or partition in partitions for partition in of_buckets]
+            return np.array(wanted, np.bool_) & (numbers >= 0)
+
+        entries = live_files(store, latest, keep)
         indexes = index_files(store, latest) if self._rules.lookup.vectors else []
         new = [entry for bucket, group in groups.items() for entry in self._new_entries(group)]
         old_rows = None if commits is None else self._oldest_fresh(history, latest, commits)

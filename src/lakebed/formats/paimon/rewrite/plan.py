@@ -125,7 +125,7 @@ def buckets_of(
 
 def in_partitions(
     entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str
-) -> list[ManifestEntry]:
+) -> Sequence[ManifestEntry]:
     """The entries of the partitions that `where` picks. UsageError where it names another column."""
     predicate = parse_where(where, arrow_schema(schema.fields))
     outside = [name for name in columns_of(predicate) if name not in schema.partition_keys]

@@ -156,7 +156,7 @@ def _as_compacted(message: PaimonMessage) -> PaimonMessage:
     return replace(message, new_files=(), changelog_files=(), compact_after=files, compact_changelog=changes)
 
 
-def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str) -> list[ManifestEntry]:
+def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str) -> Sequence[ManifestEntry]:
     whole = arrow_schema(schema.fields)
     predicate = parse_where(where, whole)
     outside = [name for name in columns_of(predicate) if name not in schema.partition_keys]

@@ -23,7 +23,8 @@ from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import partition_spec, replaced_partitions
 from lakebed.formats.paimon.definition import BucketMode, refuse_unserved
-from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
+from lakebed.formats.paimon.read.plan import shows_level_0
+from lakebed.formats.paimon.read.splits import skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.bucket import BucketFiles

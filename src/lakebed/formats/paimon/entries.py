@@ -1,0 +1,179 @@
+"""Entries of manifests as columns, which are a sequence of values too: a value is made when it is asked for.
+
+Rules: Paimon's FileEntry.mergeEntries and FileEntry.Identifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.paimon.codec.entry_columns import STATS, entry_table, entry_values
+from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, one_chunk
+
+KeepBuckets = Callable[[Sequence[bytes], Int64s], Bools]
+"""Which of some buckets, given by their partitions and their numbers, are wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries(Sequence[ManifestEntry]):
+    """Entries in order; `table` has the columns of `ENTRY_SCHEMA`. An item is made of its columns when it is asked
+    for."""
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, entries: Sequence[ManifestEntry]) -> Entries:
+        """Entries as columns."""
+        return entries if isinstance(entries, Entries) else cls(entry_table(entries))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Entries]) -> Entries:
+        """The entries of all parts, one part after the other."""
+        return cls(pa.concat_tables([part.table for part in parts]))
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, place: int) -> ManifestEntry: ...
+    @overload
+    def __getitem__(self, place: slice) -> Entries: ...
+    def __getitem__(self, place: int | slice) -> ManifestEntry | Entries:
+        """An entry, or neighbours."""
+        if isinstance(place, slice):
+            start, stop, _ = _bounds(place, len(self))
+            return Entries(self.table.slice(start, stop - start))
+        return next(entry_values(self.table.slice(range(len(self))[place], 1)))
+
+    def __iter__(self) -> Iterator[ManifestEntry]:
+        """Each entry as a value."""
+        return entry_values(self.table)
+
+    def numbers(self, name: str) -> AnyArray:
+        """A column of numbers without nulls."""
+        numbers: AnyArray = self.table.column(name).to_numpy()
+        return numbers
+
+    def kept(self, mask: Bools) -> Entries:
+        """The entries where the mask is true."""
+        return self if mask.all() else Entries(self.table.filter(pa.array(mask)))
+
+    def at(self, places: Int64s) -> Entries:
+        """The entries at these places, in their order."""
+        return Entries(self.table.take(pa.array(places)))
+
+    def of_kind(self, kind: int) -> Entries:
+        """The entries of a kind."""
+        return self.kept(self.numbers("kind") == kind)
+
+    def external_files(self) -> list[tuple[str, str]]:
+        """The names and places of files that are stored outside the table."""
+        places = self.table.column("external_path")
+        if places.null_count == len(self):
+            return []
+        outside = self.table.filter(pc.fill_null(pc.not_equal(places, ""), False))
+        return [*zip(outside["file_name"].to_pylist(), outside["external_path"].to_pylist(), strict=True)]
+
+    def in_buckets(self, keep: KeepBuckets) -> Entries:
+        """The entries of the buckets that are wanted."""
+        buckets = self.buckets
+        return self.kept(keep(buckets.partitions, buckets.numbers)[buckets.codes]) if len(self) else self
+
+    @cached_property
+    def partitions(self) -> tuple[Int64s, list[bytes]]:
+        """For each entry the place of its partition among the different ones, and these, as they come first."""
+        column = one_chunk(self.table.column("partition")).dictionary_encode()
+        return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """The different buckets, in the order of their first entries."""
+        codes, partitions = self.partitions
+        numbers = self.numbers("bucket").astype(np.int64)
+        _, first, place = np.unique(codes << 32 | (numbers & 0xFFFFFFFF), return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        first = first[order]
+        return Buckets(rank[place], [partitions[code] for code in codes[first].tolist()], numbers[first])
+
+    def without_stats(self) -> Entries:
+        """The entries without statistics, which are the bulk of them."""
+        return Entries(self.table.drop_columns([name for name in STATS if name in self.table.column_names]))
+
+    def merged(self) -> Entries:
+        """The entries that remain after each DELETE has cancelled its ADD. A DELETE without an ADD stays."""
+        names = _codes(self.table.column("file_name"))
+        shared = np.flatnonzero((np.bincount(names) > 1)[names]) if len(names) else names
+        if not len(shared):
+            return self
+        identities = self._identities(names, shared)
+        order = np.argsort(identities, kind="stable")
+        added = (self.numbers("kind")[shared] == ADD)[order]
+        ends = np.flatnonzero(np.append(np.diff(identities[order]) != 0, True))
+        before = ends - 1
+        follows = (before >= 0) & (identities[order][before] == identities[order][ends])
+        stays = added[ends] | ~(follows & added[before])
+        mask = np.ones(len(self), np.bool_)
+        mask[shared] = False
+        mask[shared[order[ends[stays]]]] = True
+        return self.kept(mask)
+
+    def _identities(self, names: Int64s, rows: Int64s) -> Int64s:
+        """A number of each of some rows, equal for entries of the same file."""
+        columns = [self.partitions[0], self.numbers("bucket"), self.numbers("level")]
+        code: Int64s = names[rows]
+        for column in columns:
+            code = _paired(code, column[rows].astype(np.int64))
+        table = self.table.select(["extra_files", "embedded_index", "external_path"]).take(pa.array(rows))
+        extra = one_chunk(pc.list_value_length(table["extra_files"])).to_numpy()
+        if extra.any():
+            code = _paired(code, _codes(pc.binary_join(table["extra_files"], "\0")))
+        for name in ("embedded_index", "external_path"):
+            if table[name].null_count < len(rows):
+                code = _paired(code, _codes(table[name]))
+        return code
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The buckets of entries: for each entry the place of its bucket, and each bucket's partition and number."""
+
+    codes: Int64s
+    partitions: list[bytes]
+    numbers: Int64s
+
+
+def _bounds(place: slice, length: int) -> tuple[int, int, int]:
+    start, stop, step = place.indices(length)
+    if step != 1:
+        raise ValueError("columns are sliced without steps")
+    return start, max(start, stop), step
+
+
+def _codes(column: pa.ChunkedArray) -> Int64s:
+    """A number of each value, equal for equal ones; nulls are equal."""
+    codes: Int64s = one_chunk(column).dictionary_encode("encode").indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _paired(code: Int64s, other: Int64s) -> Int64s:
+    """A number of each pair of numbers."""
+    low = int(other.min())
+    width = int(other.max()) - low + 1
+    if width == 1:
+        return code
+    if int(code.max()) >= (1 << 62) // width:
+        _, code = np.unique(code, return_inverse=True)
+        _, other = np.unique(other, return_inverse=True)
+        low, width = 0, int(other.max()) + 1
+    return code * width + (other - low)
