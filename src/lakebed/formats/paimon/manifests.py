@@ -113,12 +113,11 @@ def _columns_of(store: Store, files: Sequence[MetadataFile], keep: KeepBuckets |
     def decoded(run: Sequence[MetadataFile]) -> Entries:
         contents = [(manifest_path(file.name), data) for file, data in manifest_bytes(store, run)]
         entries = Entries(decode_entries(contents, stats))
-        external = entries.external_files()
-        refuse_external(store, external)
+        refuse_external(store, entries.external_files())
         return entries if keep is None else entries.in_buckets(keep)
 
     runs = [*_runs(files)]
-    return Entries.joined([*LocalEngine().map(decoded, runs)] if len(runs) > 1 else [*map(decoded, runs)])
+    return Entries.joined([*LocalEngine().map(decoded, runs)] if len(runs) > 1 else [decoded(files)])
 
 
 def _runs(files: Sequence[MetadataFile]) -> Iterator[list[MetadataFile]]:

@@ -61,7 +61,7 @@ ENTRY_SCHEMA = pa.schema([pa.field(name, kind, nullable) for name, (_, kind, nul
 """The columns of entries. Serialized rows are binary; times are milliseconds since 1970."""
 
 STATS = tuple(name for name in _COLUMNS if name.startswith(("key_stats_", "value_stats_")))
-"""The columns with statistics."""
+"""The columns with statistics, and that with the columns that have some."""
 _BARE_SCHEMA = pa.schema([field for field in ENTRY_SCHEMA if field.name not in STATS])
 
 
@@ -120,6 +120,8 @@ def file_values(table: pa.Table) -> Iterator[DataFileMeta]:
                 continue
             rows_of = zip(*(columns.pop(f"{name}_{part}") for part in _PARTS), strict=True)
             columns[name] = [SimpleStats(low, high, tuple(nulls or ())) for low, high, nulls in rows_of]
+        if "value_stats_cols" not in columns:
+            columns["value_stats_cols"] = [()] * len(rows)
         for name in ("extra_files", "value_stats_cols", "write_cols"):
             columns[name] = [None if texts is None else tuple(texts) for texts in columns[name]]
         yield from map(DataFileMeta, *(columns[name] for name in _FILE_FIELDS))
