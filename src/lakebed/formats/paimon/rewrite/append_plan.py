@@ -142,6 +142,8 @@ class AppendBucket:
         if not small:
             return f"its {len(left)} files have a good size"
         others = f", {len(left) - small} have a good size" if small < len(left) else ""
+        if len(left) == 1 and self.rules.min_files <= 1:
+            return "a single file has nothing to be merged with"
         if self.is_fixed and not minor:
             return f"{small} small files are too few for a full compaction{others}"
         return (

@@ -141,9 +141,7 @@ def assigner_tasks(partition_hashes: Int32s, key_hashes: Int32s, tasks: int, ass
     return ((absolute_mod(partition_hashes, tasks) + absolute_mod(key_hashes, assigners)) % tasks).astype(np.int32)
 
 
-def partition_bucket_counts(
-    counts: Mapping[bytes, int], schema: TableSchema, buckets: int, table: str
-) -> dict[bytes, int]:
+def partition_bucket_counts(counts: Mapping[bytes, int], buckets: int, table: str) -> dict[bytes, int]:
     """The partitions whose files have another number of buckets than the option `bucket`, of the `counts` of all.
 
     A partition that was rescaled keeps its own number. When no partition has the option's number, the option was
@@ -152,11 +150,11 @@ def partition_bucket_counts(
     other = {partition: count for partition, count in counts.items() if count > 0 and count != buckets}
     if other and len(other) == len(counts):
         old = ", ".join(str(count) for count in sorted(set(other.values())))
-        what = "partitions" if schema.partition_keys else "table"
         raise CommitConflictError(
             f"the table's files have {old} buckets, but option 'bucket' is {buckets}",
             table=table,
             why="rows of one key would end up in two buckets",
-            todo=f"Set bucket back to {old}, or overwrite the {what} with the new number",
+            todo=f"Move the rows into {buckets} buckets with table.rewrite(options={{'bucket': '{buckets}'}}), or set "
+            f"bucket back to {old}",
         )
     return other

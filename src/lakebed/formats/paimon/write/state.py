@@ -54,7 +54,7 @@ def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, optio
     if options.mode is not BucketMode.HASH_FIXED:
         return WriteState(_sequences(buckets), snapshot=latest.id, runs=_runs(buckets))
     counts = {partition: total for partition, bucket, total in buckets if bucket >= 0}
-    own_counts = partition_bucket_counts(counts, schema, options.buckets, store.location)
+    own_counts = partition_bucket_counts(counts, options.buckets, store.location)
     return WriteState(_sequences(buckets), own_counts, snapshot=latest.id, runs=_runs(buckets))
 
 
