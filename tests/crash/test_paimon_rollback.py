@@ -33,6 +33,7 @@ def copies(tmp_path: Path) -> Callable[[], Store]:
     table.write(pa.Table.from_pylist([{"dt": "b", "id": 8, "v": "z"}]))
     once = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "3", "snapshot.time-retained": "1 ms"}
     assert table.expire(options={**once, "snapshot.expire.limit": "1"}).expired == ("1",)
+    table.store.write("consumer/consumer-c", b'{"nextSnapshot": 5}')
     return lambda: open_store(shutil.copytree(original, tmp_path / f"copy-{next(number)}"))
 
 
@@ -64,4 +65,5 @@ def test_every_crash_is_harmless_and_finished_later(copies: Callable[[], Store],
             rows(store.real, int(instant.time))
         roll_back(store.real)
         assert rows(store.real) == wanted, f"{kind} at call {at}"
+        assert store.real.read("consumer/consumer-c") == whole.real.read("consumer/consumer-c")
         assert all_files(store.real) == left, f"{kind} at call {at}"

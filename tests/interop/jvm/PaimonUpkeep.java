@@ -1,5 +1,6 @@
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.paimon.append.AppendCompactCoordinator;
@@ -23,7 +24,9 @@ import org.apache.paimon.table.sink.StreamTableWrite;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.tag.Tag;
 import org.apache.paimon.types.DataTypeJsonParser;
+import org.apache.paimon.utils.Pair;
 
 /**
  * What the reference engine does to a table beside reading and writing it: the commands of {@link PaimonPeer} that it does not know itself.
@@ -31,6 +34,8 @@ import org.apache.paimon.types.DataTypeJsonParser;
  * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
  * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP`: so many snapshots stay.
  * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`. `branch TABLE NAME TAG`, `forward TABLE NAME`.
+ * `tags TABLE`: each tag with its snapshot, and its time to live in milliseconds. `lives TABLE NAME MILLIS`: a tag with one. `automatic TABLE KEY=VALUE ...`: what a commit with these options does about
+ * tags. `changelogs TABLE`: the first and the last of the changelogs that outlive their snapshots.
  */
 final class PaimonUpkeep {
   private PaimonUpkeep() {}
@@ -48,6 +53,10 @@ final class PaimonUpkeep {
       case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;
       case "branch": table.createBranch(words[2], words[3]); break;
       case "forward": table.fastForward(words[2]); break;
+      case "tags": tags(table); break;
+      case "lives": table.createTag(words[2], Duration.ofMillis(Long.parseLong(words[3]))); break;
+      case "automatic": automatic(table, words); break;
+      case "changelogs": changelogs(table); break;
       default: PaimonExpiry.run(table, words);
     }
   }
@@ -97,6 +106,24 @@ final class PaimonUpkeep {
       }
       commit.commit(identifier, made);
     }
+  }
+
+  private static void tags(FileStoreTable table) {
+    for (Pair<Tag, String> found : table.tagManager().tagObjects()) {
+      Tag tag = found.getLeft();
+      String lives = tag.getTagCreateTime() == null ? "null" : String.valueOf(tag.getTagTimeRetained().toMillis());
+      System.out.println("{\"tag\":\"" + found.getRight() + "\",\"snapshot\":" + tag.id() + ",\"lives\":" + lives + "}");
+    }
+  }
+
+  private static void automatic(FileStoreTable table, String[] words) {
+    Map<String, String> options = new HashMap<>();
+    for (int i = 2; i < words.length; i++) options.put(words[i].substring(0, words[i].indexOf('=')), words[i].substring(words[i].indexOf('=') + 1));
+    table.copy(options).newTagAutoManager().run();
+  }
+
+  private static void changelogs(FileStoreTable table) {
+    System.out.println("{\"earliest\":" + table.changelogManager().earliestLongLivedChangelogId() + ",\"latest\":" + table.changelogManager().latestLongLivedChangelogId() + "}");
   }
 
   private static void overwrite(FileStoreTable table, IOManager io, String file) throws Exception {

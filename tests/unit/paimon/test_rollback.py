@@ -1,12 +1,16 @@
 """What a rollback removes, and what it spares."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError
+from lakebed.kernel.clock import set_clock
 from lakebed.kernel.files import Store
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import Limits
 from tests.tables.paimon.small import Make, contents, rows
 
 FIRST = [("a", 1, "v", 1)]
@@ -67,6 +71,57 @@ def test_a_commit_that_comes_between_is_an_error_and_keeps_its_files(
         table.rollback(1)
     assert len(contents(lakebed.open(table.location), as_of=4)) == 4
     assert table.rollback(1).removed == ("4",)
+    assert contents(table) == FIRST
+
+
+def test_consumers_that_are_ahead_read_on_after_the_snapshot(make: Make) -> None:
+    table = make()
+    for number in (1, 2, 3, 4):
+        table.write(rows(("a", number, "v", 1)))
+    for name, following in {"ahead": 5, "next": 3, "behind": 2}.items():
+        table.store.write(f"consumer/consumer-{name}", f'{{"nextSnapshot": {following}}}'.encode())
+    planned = table.rollback(2, dry_run=True)
+    assert [note for note in planned.notes if "'ahead'" in note] == [*planned.notes]
+    assert table.rollback(2).notes == planned.notes
+    kept = {name: json.loads(table.store.read(f"consumer/consumer-{name}")) for name in ("ahead", "next", "behind")}
+    assert [kept[name]["nextSnapshot"] for name in kept] == [3, 3, 2]
+    table.write(rows(("a", 9, "v", 1)))
+    stream = lakebed.open(table.location, {"consumer-id": "ahead"}).stream()
+    plan = stream.plan(stream.initial(), stream.latest(stream.initial(), Limits()))
+    assert [row["id"] for row in run(plan, 1).read_all().to_pylist()] == [9]
+
+
+def test_automatic_tags_are_made_anew_after_it(make: Make) -> None:
+    table = lakebed.open(make().location, {"tag.automatic-creation": "process-time", "tag.creation-period": "hourly"})
+
+    def commit(hour: int) -> None:
+        with set_clock(lambda: 1_700_000_000 // 86_400 * 86_400 + hour * 3600):
+            table.write(rows(("a", hour, "v", 1)))
+
+    for hour in (1, 2, 3):
+        commit(hour)
+    names = {info.name for info in table.store.list("tag").files}
+    moment = lakebed.open(table.location).history()[0].completed
+    assert table.rollback(moment).to == "1"
+    assert len(table.store.list("tag").files) == 1
+    for hour in (2, 3):
+        commit(hour)
+    assert {info.name for info in table.store.list("tag").files} == names
+
+
+def test_a_long_lived_changelog_that_goes_takes_its_files_along(make: Make) -> None:
+    table = make(changelog__producer="input", bucket="1")
+    for number in (1, 2, 3):
+        table.write(rows(("a", number, "v", 1)))
+    table.tag("first", 1)
+    for number in (1, 2):  # as an engine leaves them whose changelogs outlive their snapshots
+        table.store.write(f"changelog/changelog-{number}", table.store.read(f"snapshot/snapshot-{number}"))
+        table.store.delete(f"snapshot/snapshot-{number}")
+    table.store.write("changelog/LATEST", b"2")
+    assert table.rollback("tag:first").removed == ("3",)
+    left = [path for path in files(table) if "changelog" in path]
+    assert [path for path in left if "/bucket-" not in path] == ["changelog/changelog-1"] and len(left) == 2
+    assert table.store.read("changelog/LATEST") == b"1"
     assert contents(table) == FIRST
 
 

@@ -6,6 +6,9 @@ one by one, newest first, so at each moment the newest of those that are there i
 crash leaves of them, the next rollback or expiry deletes.
 
 A tag outlives its snapshot. A rollback to such a tag first makes its snapshot again.
+
+Consumers that have read what goes read on after the snapshot that stays. Paimon leaves them, and they skip the next
+snapshots as soon as there are so many again.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ from dataclasses import dataclass
 from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
-from lakebed.formats.paimon.commit.claim import claim_snapshot, write_earliest, write_hints
+from lakebed.formats.paimon.commit.claim import claim_snapshot, write_earliest, write_hints, write_latest_changelog
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
 from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, numbered, snapshot_path, tag_path
+from lakebed.formats.paimon.read.consumers import consumers, set_next_snapshot
 from lakebed.formats.paimon.snapshot import History, Position
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.again import looks_again
@@ -53,6 +57,11 @@ class PaimonRollback:
         files = unused.after_rollback([*later.snapshots, *later.changelogs], target, later.tags)
         kept = [number for number in history.snapshot_ids() if number < target.id]
         notes = tuple(f"tag {name!r} of snapshot {tagged.id} goes too" for name, tagged in later.tags.items())
+        notes += tuple(
+            f"consumer {name!r}, which was at snapshot {number}, reads on at {target.id + 1}; what it has read of "
+            "snapshots that go is not taken back"
+            for name, number in later.consumers.items()
+        )
         paths = later.paths(history.branch)
         if not dry_run:
             notes += self._remove(target, later, files)
@@ -96,7 +105,11 @@ class PaimonRollback:
 
         def remove() -> None:
             store.delete_many([tag_path(branch, name) for name in later.tags])
-            store.delete_many(later.changelog_paths(branch))
+            if later.changelogs:
+                write_latest_changelog(store, branch, later.kept_changelog)
+                store.delete_many(later.changelog_paths(branch))
+            for consumer in later.consumers:
+                set_next_snapshot(self.history, consumer, target.id + 1)
             store.delete_many(files)
             store.delete(journal)
 
@@ -113,21 +126,28 @@ class PaimonRollback:
 
 @dataclass(frozen=True, slots=True)
 class _Later:
-    """What is newer than a snapshot: snapshots and changelogs, newest first, and tags by name."""
+    """What is newer than a snapshot: snapshots and changelogs, newest first, tags by name, and consumers that have read
+    later snapshots, with the next one of each. `kept_changelog` is the newest of the changelogs that stay, -1 for none.
+    """
 
     snapshots: tuple[Snapshot, ...]
     changelogs: tuple[Snapshot, ...]
     tags: dict[str, Snapshot]
+    consumers: dict[str, int]
+    kept_changelog: int
 
     @classmethod
     def than(cls, target: Snapshot, history: History) -> _Later:
         store = history.store
         snapshots = [snapshot for snapshot in history.snapshots() if snapshot.id > target.id]
         folder = f"{branch_prefix(history.branch)}changelog"
-        numbers = [number for number in numbered(store.list(folder).names, "changelog") if number > target.id]
+        every = numbered(store.list(folder).names, "changelog")
+        numbers = [number for number in every if number > target.id]
         changelogs = [snapshot_from_json(store.read(f"{folder}/changelog-{number}")) for number in numbers]
         tags = {name: tagged for name, tagged in history.tagged().items() if tagged.id > target.id}
-        return cls(tuple(reversed(snapshots)), tuple(reversed(changelogs)), tags)
+        ahead = {name: number for name, number in consumers(history).items() if number > target.id + 1}
+        kept = max((number for number in every if number <= target.id), default=-1)
+        return cls(tuple(reversed(snapshots)), tuple(reversed(changelogs)), tags, ahead, kept)
 
     def changelog_paths(self, branch: str) -> list[str]:
         return [f"{branch_prefix(branch)}changelog/changelog-{changelog.id}" for changelog in self.changelogs]

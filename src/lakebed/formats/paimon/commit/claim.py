@@ -37,3 +37,10 @@ def write_earliest(store: Store, branch: str, snapshot_id: int) -> None:
     """Write the hint EARLIEST. Errors are ignored."""
     with suppress(Exception):  # as above
         store.write(f"{branch_prefix(branch)}snapshot/{EARLIEST}", str(snapshot_id).encode())
+
+
+def write_latest_changelog(store: Store, branch: str, snapshot_id: int) -> None:
+    """Write the hint LATEST of the changelogs that outlive their snapshots; -1: there is none. Paimon's engines believe
+    it. Errors are ignored."""
+    with suppress(Exception):  # as above
+        store.write(f"{branch_prefix(branch)}changelog/{LATEST}", str(snapshot_id).encode())
