@@ -131,7 +131,7 @@ class Committer:
         notes += self._call_callbacks()
         notes += afterwards("old snapshots stay until the next expiry", expire_snapshots)
         if commit.tags is not None:
-            notes += commit.tags.run(latest, identifier == BATCH_IDENTIFIER, expires, expired)
+            notes += commit.tags.run(newest, identifier == BATCH_IDENTIFIER, expires, expired)
         return notes
 
     def _call_callbacks(self) -> tuple[str, ...]:
