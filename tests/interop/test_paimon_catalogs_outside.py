@@ -16,6 +16,8 @@ import lakebed
 from lakebed.errors import LakebedError
 from lakebed.formats.paimon.alter.requests import requests_of
 from tests.interop.conftest import Peer, named
+from tests.tables.paimon import hive_metastore
+from tests.tables.paimon.hive_metastore import Metastore
 from tests.tables.paimon.rest_server import Warehouse, serving
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
@@ -23,14 +25,29 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.string())])
 
 @pytest.fixture(scope="module")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    folder = tmp_path_factory.mktemp("catalogs")
-    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     jars = named("LAKEBED_PAIMON_CLASSPATH")
-    sqlite = f"{jars.split(os.pathsep)[0].removesuffix('classes')}iceberg/*"
-    options = ["-Xmx512m", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}"]
-    peer = Peer([java, *options, "-cp", f"{jars}{os.pathsep}{sqlite}", "PaimonCatalogPeer"], folder)
+    peer = peer_on([jars, f"{jars.split(os.pathsep)[0].removesuffix('classes')}iceberg/*"], tmp_path_factory)
     yield peer
     peer.close()
+
+
+@pytest.fixture
+def hive_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """The newest release of Paimon's Hive catalog that there is, 1.2.0, with Hive's own client."""
+    classes = named("LAKEBED_PAIMON_CLASSPATH").split(os.pathsep)[0]
+    jars = classes.removesuffix("classes")
+    logging = [f"{jars}paimon/{name}.jar" for name in ("commons-logging-1.1.3", "slf4j-nop-1.7.36", "slf4j-api-1.7.32")]
+    hadoop = [f"{jars}paimon/hadoop-client-{name}-3.3.6.jar" for name in ("api", "runtime")]
+    peer = peer_on([classes, f"{jars}paimon-hive/*", *hadoop, *logging], tmp_path_factory)
+    yield peer
+    peer.close()
+
+
+def peer_on(class_path: Sequence[str], folders: pytest.TempPathFactory) -> Peer:
+    folder = folders.mktemp("catalogs")
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
+    options = ["-Xmx512m", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}"]
+    return Peer([java, *options, "-cp", os.pathsep.join(class_path), "PaimonCatalogPeer"], folder)
 
 
 def ask(jvm: Peer, *words: object) -> list[str]:
@@ -72,6 +89,35 @@ def test_a_table_is_the_same_in_both(jvm: Peer, settings: dict[str, str]) -> Non
     ask(jvm, "drop", theirs, "db", "ours")
     shop.drop("db.theirs")
     assert shop.tables("db") == ask(jvm, "list", theirs, "db") == []
+
+
+def test_one_metastore_for_both(hive_jvm: Peer, tmp_path: Path) -> None:
+    """What the metastore shows of a table of ours is what it shows of one of theirs, and both work on with each."""
+    metastore = Metastore(tmp_path / "hive")
+    with hive_metastore.serving(metastore) as uri:
+        given = {"metastore": "hive", "uri": uri, "warehouse": str(tmp_path / "w")}
+        shop = lakebed.catalog("shop", {f"lakebed.catalog.{key}": text for key, text in given.items()})
+        theirs = ",".join(f"{key}={text}" for key, text in given.items())
+        shop.create("db.ours", SCHEMA, ["id"], (), {"bucket": 1})
+        ask(hive_jvm, "create", theirs, "db", "theirs")
+        shown = [metastore.tables["db", name] for name in ("ours", "theirs")]
+        assert shown[0].parameters == shown[1].parameters and shown[0].tableType == shown[1].tableType
+        ours, made = [
+            (t.sd.cols, t.sd.inputFormat, t.sd.outputFormat, t.sd.serdeInfo.serializationLib, t.retention)
+            for t in shown
+        ]
+        assert ours == made
+        assert shop.tables("db") == sorted(ask(hive_jvm, "list", theirs, "db")) == ["ours", "theirs"]
+        for name in ("ours", "theirs"):
+            shop.open(f"db.{name}").write(pa.table({"id": [1], "v": ["we"]}, SCHEMA))
+            ask(hive_jvm, "write", theirs, "db", name, 2, "they")
+            assert not shop.open(f"db.{name}").alter(lakebed.add_column("w", "INT")).notes
+            ask(hive_jvm, "write", theirs, "db", name, 3, "they")
+            assert sorted(ask(hive_jvm, "rows", theirs, "db", name)) == ["1 we", "2 they", "3 they"]
+        ask(hive_jvm, "drop", theirs, "db", "ours")
+        shop.drop("db.theirs")
+        assert shop.tables("db") == ask(hive_jvm, "list", theirs, "db") == []
+        assert not [*(tmp_path / "w" / "db.db").iterdir()]
 
 
 COLUMNS = pa.schema(

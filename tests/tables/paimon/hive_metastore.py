@@ -11,6 +11,8 @@ from typing import Any
 from hive_metastore.ttypes import (
     AddPartitionsResult,
     AlreadyExistsException,
+    GetTableResult,
+    GetTablesResult,
     InvalidOperationException,
     MetaException,
     NoSuchObjectException,
@@ -38,6 +40,8 @@ class Metastore(hive_metastore.Metastore):
         error = self.failing.get(name)
 
         def call(*arguments: Any, **named: Any) -> Any:
+            # Hive 3's client says to which catalog of the metastore a database belongs.
+            arguments = tuple(a.removeprefix("@hive#") if isinstance(a, str) else a for a in arguments)
             if error is not None and not self.after:
                 raise error
             answer = value(*arguments, **named)
@@ -46,6 +50,28 @@ class Metastore(hive_metastore.Metastore):
             return answer
 
         return call
+
+    # ---- the same by the calls of Hive's Java client ----
+
+    def set_ugi(self, user_name: str, group_names: list[str]) -> list[str]:
+        return []
+
+    def shutdown(self) -> None:
+        """Nothing: a client that goes says so."""
+
+    def get_table_req(self, req: Any) -> Any:
+        return GetTableResult(table=self.get_table(req.dbName, req.tblName))
+
+    def get_table_objects_by_name_req(self, req: Any) -> Any:
+        return GetTablesResult(tables=self.get_table_objects_by_name(req.dbName, req.tblNames))
+
+    def create_table_with_environment_context(self, tbl: Any, environment_context: Any) -> None:
+        self.create_table(tbl)
+
+    def drop_table_with_environment_context(self, dbname: str, name: str, deleteData: bool, context: Any) -> None:
+        self.drop_table(dbname, name, deleteData)
+
+    # ---- databases, tables, partitions ----
 
     def get_all_databases(self) -> list[str]:
         return list(self.databases)
