@@ -16,6 +16,7 @@ import lakebed.memory_pool  # noqa: F401 - first: it says what pyarrow takes whe
 from lakebed import errors
 from lakebed.examples import example
 from lakebed.formats import create_table as create
+from lakebed.formats import find_tables as tables
 from lakebed.formats import open_catalog as catalog
 from lakebed.formats import open_table as open
 from lakebed.kernel.engine import LocalEngine
@@ -36,7 +37,8 @@ from lakebed.version import VERSION
 
 __all__ = [
     "LocalEngine", "Table", "add_column", "catalog", "create", "drop_column", "errors", "example", "move_column",
-    "open", "remove_option", "rename_column", "set_comment", "set_default", "set_nullable", "set_option", "widen",
+    "open", "remove_option", "rename_column", "set_comment", "set_default", "set_nullable", "set_option", "tables",
+    "widen",
 ]  # fmt: skip
 __version__ = VERSION
 

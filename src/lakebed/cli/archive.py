@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from lakebed.cli import output, upkeep
-from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+import lakebed
+from lakebed.cli import many, output, upkeep
+from lakebed.cli.arguments import (
+    DatabasesOption,
+    DebugOption,
+    DryRunOption,
+    ExcludedOption,
+    JsonOption,
+    ManyArgument,
+    OptionOption,
+    TablesOption,
+)
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.model.upkeep import ArchiveResult
 
 
 def archive(
-    table: TableArgument,
+    table: ManyArgument,
     dry_run: DryRunOption = False,
     option: OptionOption = None,
+    including_databases: DatabasesOption = None,
+    including_tables: TablesOption = None,
+    excluding_tables: ExcludedOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Move old instants of a Hudi table from the active timeline to the archive."""
-    opened, options = upkeep.opened(table, option)
-    result = opened.archive(dry_run=dry_run, options=options)
-    if json:
-        upkeep.emit(opened, result)
-        return
-    _show(result)
-    done = "would leave" if dry_run else "left"
-    output.log(
-        f"{len(result.archived)} instants {done} the active timeline of {opened.location}, {len(result.kept)} stay"
-    )
-    if result.dropped:
-        dropped = "would be dropped" if dry_run else "were dropped"
-        output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {dropped} from the archive")
-    for note in result.notes:
-        output.log(note)
+
+    def one(opened: lakebed.Table, options: dict[str, object]) -> None:
+        result = opened.archive(dry_run=dry_run, options=options)
+        if json:
+            upkeep.emit(opened, result)
+            return
+        _show(result)
+        output.log(_line(result, f" of {opened.location}"))
+        if result.dropped:
+            dropped = "would be dropped" if dry_run else "were dropped"
+            output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {dropped} from the archive")
+        for note in result.notes:
+            output.log(note)
+
+    def act(opened: lakebed.Table, options: dict[str, object]) -> many.Done:
+        result = opened.archive(dry_run=dry_run, options=options)
+        return many.Done(many.with_notes(_line(result), result.notes), upkeep.document(opened, result))
+
+    chosen = many.Chosen(including_databases, including_tables, excluding_tables)
+    many.over(table, option, chosen, one, act, json)
+
+
+def _line(result: ArchiveResult, where: str = "") -> str:
+    done = "would leave" if result.dry_run else "left"
+    return f"{len(result.archived)} instants {done} the active timeline{where}, {len(result.kept)} stay"
 
 
 def _show(result: ArchiveResult) -> None:

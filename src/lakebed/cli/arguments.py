@@ -10,6 +10,27 @@ TableArgument = Annotated[
     str,
     typer.Argument(metavar="TABLE", help="Path or URL of the table, or catalog:namespace.table.", show_default=False),
 ]
+ManyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="Path or URL of the table, or catalog:namespace.table. Many tables: catalog:namespace, a pattern with * "
+        "(catalog:sales.*, /lake/*.db/orders), or a folder of tables.",
+        show_default=False,
+    ),
+]
+DatabasesOption = Annotated[
+    str | None,
+    typer.Option("--including-databases", metavar="REGEX", help="Of many tables, those in these databases."),
+]
+TablesOption = Annotated[
+    str | None,
+    typer.Option("--including-tables", metavar="REGEX", help="Of many tables, those with these names, database.table."),
+]
+ExcludedOption = Annotated[
+    str | None,
+    typer.Option("--excluding-tables", metavar="REGEX", help="Of many tables, not those with these names."),
+]
 OptionOption = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the table or format. Repeatable."),

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from lakebed.cli import output, upkeep
-from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+import lakebed
+from lakebed.cli import many, output
+from lakebed.cli.arguments import (
+    DatabasesOption,
+    DebugOption,
+    ExcludedOption,
+    JsonOption,
+    ManyArgument,
+    OptionOption,
+    TablesOption,
+)
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.cli.report_page import figure_text, report_page
 from lakebed.errors import UsageError
@@ -18,11 +27,14 @@ _STYLES = {Health.GOOD: "green", Health.ATTENTION: "yellow", Health.BROKEN: "bol
 
 
 def inspect(
-    table: TableArgument,
+    table: ManyArgument,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the report as an HTML page.")
     ] = None,
     option: OptionOption = None,
+    including_databases: DatabasesOption = None,
+    including_tables: TablesOption = None,
+    excluding_tables: ExcludedOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -30,16 +42,27 @@ def inspect(
 
     --option takes the settings of the table's writer, such as hoodie.keep.max.commits, and storage options.
     """
-    opened, settings = upkeep.opened(table, option, also=["branch"])
-    report = opened.inspect(settings)
-    if html is not None:
-        _write(html, report_page(report))
-    if json:
-        output.emit_json(_document(report))
-    else:
-        _show(report)
-    if html is not None:
-        output.log(f"the report is in {html}")
+
+    def one(opened: lakebed.Table, settings: dict[str, object]) -> None:
+        report = opened.inspect(settings)
+        if html is not None:
+            _write(html, report_page(report))
+        if json:
+            output.emit_json(_document(report))
+        else:
+            _show(report)
+        if html is not None:
+            output.log(f"the report is in {html}")
+
+    def act(opened: lakebed.Table, settings: dict[str, object]) -> many.Done:
+        if html is not None:
+            raise UsageError("--html is for one table", todo="Leave it out")
+        report = opened.inspect(settings)
+        findings = "; ".join(finding.what for finding in report.findings)
+        return many.Done(f"{report.health}{': ' if findings else ''}{findings}", _document(report))
+
+    chosen = many.Chosen(including_databases, including_tables, excluding_tables)
+    many.over(table, option, chosen, one, act, json, also=["branch"])
 
 
 def _write(file: Path, page: str) -> None:

@@ -63,21 +63,16 @@ def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None)
     """
     log(f"error: {text}")
     if as_json:
-        fields = {
-            name: getattr(error, name)
-            for name in ("what", "table", "instant", "file", "why", "todo", "key")
-            if getattr(error, name, "")
-        }
-        emit_json(
-            {
-                "error": {
-                    "message": text,
-                    "kind": type(error).__name__ if error else "UsageError" if code == 2 else "Error",
-                    **fields,
-                }
-            }
-        )
+        kind = type(error).__name__ if error else "UsageError" if code == 2 else "Error"
+        emit_json({"error": error_document(text, kind, error)})
     return code
+
+
+def error_document(text: str, kind: str, error: BaseException | None) -> dict[str, str]:
+    """An error as JSON: its message, its kind, and the fields that it carries."""
+    names = ("what", "table", "instant", "file", "why", "todo", "key")
+    fields = {name: getattr(error, name) for name in names if getattr(error, name, "")}
+    return {"message": text, "kind": kind, **(fields if isinstance(error, LakebedError) else {})}
 
 
 def json_value(value: Any) -> Any:

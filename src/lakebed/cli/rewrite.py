@@ -7,43 +7,70 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, upkeep
-from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+import lakebed
+from lakebed.cli import many, output, upkeep
+from lakebed.cli.arguments import (
+    DatabasesOption,
+    DebugOption,
+    DryRunOption,
+    ExcludedOption,
+    JsonOption,
+    ManyArgument,
+    OptionOption,
+    TablesOption,
+)
 from lakebed.model.upkeep import RewriteResult
 
 
 def rewrite(
-    table: TableArgument,
+    table: ManyArgument,
     where: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Rewrite only files that may have a matching row.")
     ] = None,
     dry_run: DryRunOption = False,
     option: OptionOption = None,
+    including_databases: DatabasesOption = None,
+    including_tables: TablesOption = None,
+    excluding_tables: ExcludedOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Rewrite small files and files with many deletes, or all files, into files of the target size."""
-    opened, options = upkeep.opened(table, option)
-    result = opened.rewrite(where=where, dry_run=dry_run, options=options)
-    if json:
-        upkeep.emit(opened, result)
-    else:
-        _report(result, opened.location, dry_run)
-    if result.failed:
-        total = len(result.failed) + result.groups
-        output.log(f"error: {len(result.failed)} of {total} groups failed. The first: {result.failed[0].reason}")
-        raise typer.Exit(1)
+
+    def one(opened: lakebed.Table, options: dict[str, object]) -> None:
+        result = opened.rewrite(where=where, dry_run=dry_run, options=options)
+        if json:
+            upkeep.emit(opened, result)
+        else:
+            _show(result)
+            output.log(_line(result, f" of {opened.location}"))
+            for note in result.notes:
+                output.log(note)
+        if result.failed:
+            output.log(f"error: {_failed(result)}")
+            raise typer.Exit(1)
+
+    def act(opened: lakebed.Table, options: dict[str, object]) -> many.Done:
+        result = opened.rewrite(where=where, dry_run=dry_run, options=options)
+        line = many.with_notes(_line(result), result.notes)
+        document = upkeep.document(opened, result)
+        return many.Done(f"failed: {_failed(result)}; {line}" if result.failed else line, document, bool(result.failed))
+
+    chosen = many.Chosen(including_databases, including_tables, excluding_tables)
+    many.over(table, option, chosen, one, act, json)
 
 
-def _report(result: RewriteResult, location: str, dry_run: bool) -> None:
-    _show(result)
-    done = "would become" if dry_run else "became"
-    output.log(
+def _line(result: RewriteResult, where: str = "") -> str:
+    done = "would become" if result.dry_run else "became"
+    return (
         f"{result.files_before} files ({result.bytes_before} bytes) {done} {result.files_after} "
-        f"({result.bytes_after} bytes) in {result.groups} groups of {location}"
+        f"({result.bytes_after} bytes) in {result.groups} groups{where}"
     )
-    for note in result.notes:
-        output.log(note)
+
+
+def _failed(result: RewriteResult) -> str:
+    total = len(result.failed) + result.groups
+    return f"{len(result.failed)} of {total} groups failed. The first: {result.failed[0].reason}"
 
 
 def _show(result: RewriteResult) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,12 +21,22 @@ def opened(
     Storage and catalog options open the table and also go to the verb. The keys in `also` only open the table.
     """
     options = output.parse_options(given or [])
-    opening: dict[str, Any] = {
-        key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also
-    }
-    return lakebed.open(location, opening), {key: value for key, value in options.items() if key not in also}
+    table = lakebed.open(location, opening(options, also))
+    return table, {key: value for key, value in options.items() if key not in also}
+
+
+def opening(options: Mapping[str, object], also: Sequence[str] = ()) -> dict[str, str]:
+    """The options that open a table."""
+    return {key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also}
+
+
+def document(
+    table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult | RollbackResult
+) -> dict[str, Any]:
+    """A result as a JSON document."""
+    return {"table": table.location, "format": table.format, **asdict(result)}
 
 
 def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult | RollbackResult) -> None:
     """Print the JSON document of a result."""
-    output.emit_json({"table": table.location, "format": table.format, **asdict(result)})
+    output.emit_json(document(table, result))

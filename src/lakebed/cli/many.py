@@ -1,0 +1,109 @@
+"""One command over many tables: one line a table, on after a failure, and one JSON document.
+
+A command tells what it does with one table and what it says of that. Exit code 1 when a table failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import typer
+
+import lakebed
+from lakebed.cli import output, upkeep
+from lakebed.errors import LakebedError, TableNotFoundError, first_line
+from lakebed.formats import find_tables, names_many
+from lakebed.redaction import redacted
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did with one table: its line, its part of the JSON document, and whether it failed."""
+
+    line: str
+    document: Mapping[str, Any]
+    failed: bool = False
+
+
+Act = Callable[[lakebed.Table, dict[str, object]], Done]
+"""The work on one table, with the options of the verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options of the command line that choose among many tables. None is not given."""
+
+    databases: str | None = None
+    tables: str | None = None
+    excluded: str | None = None
+
+
+def with_notes(line: str, notes: Sequence[str]) -> str:
+    """A line with what there is to note."""
+    return "; ".join((line, *notes))
+
+
+def over(
+    location: str,
+    given: Sequence[str] | None,
+    chosen: Chosen,
+    one: Callable[[lakebed.Table, dict[str, object]], None],
+    act: Act,
+    as_json: bool,
+    also: Sequence[str] = (),
+) -> None:
+    """Do `one` with the table that a location means, or `act` with each of many: a folder that is no table means those
+    below it.
+
+    Raises TableNotFoundError when there is none, typer.Exit(1) when one of many failed.
+    """
+    opening = upkeep.opening(output.parse_options(given or []))
+    if names_many(location) or chosen != Chosen():
+        locations = find_tables(location, opening, *astuple(chosen))
+    else:
+        try:
+            opened, options = upkeep.opened(location, given, also)
+        except TableNotFoundError as error:
+            locations = _below(location, opening)
+            if not locations:
+                raise error from None
+        else:
+            return one(opened, options)
+    _each(locations, given, act, as_json, also)
+
+
+def _below(location: str, opening: Mapping[str, str]) -> list[str]:
+    """The tables below a folder, none where there is no such folder."""
+    try:
+        return find_tables(location, opening)
+    except LakebedError:
+        return []
+
+
+def _each(locations: Sequence[str], given: Sequence[str] | None, act: Act, as_json: bool, also: Sequence[str]) -> None:
+    """Act on one table after the other."""
+    documents: list[Mapping[str, Any]] = []
+    failed = 0
+    for location in locations:
+        try:
+            opened, options = upkeep.opened(location, given, also)
+            done = act(opened, options)
+        except Exception as error:  # noqa: BLE001 - the other tables are none the worse for it
+            done = _failure(error)
+        failed += done.failed
+        documents.append({"name": location, **done.document})
+        if not as_json:
+            output.stdout().print(f"{location}: {redacted(done.line)}", highlight=False, markup=False)
+    if as_json:
+        output.emit_json({"tables": documents, "failed": failed})
+    output.log(f"{len(locations)} tables, {failed} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _failure(error: Exception) -> Done:
+    kind, text = type(error).__name__, first_line(error)
+    shown = str(error) if isinstance(error, LakebedError) else kind if text == kind else f"{kind}: {text}"
+    return Done(f"failed: {shown}", {"error": output.error_document(redacted(shown), kind, error)}, failed=True)
