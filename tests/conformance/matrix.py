@@ -128,7 +128,7 @@ GRID = (
             "tests/unit/paimon/rewrite/test_postpone.py::", "tests/property/test_paimon_compaction.py::",
             "tests/crash/test_paimon_compaction.py::", "tests/golden/test_paimon_append.py::",
             "tests/unit/paimon/rewrite/test_append.py::", "tests/crash/test_paimon_append_compaction.py::",
-        ), "no row tracking, no incremental clustering"),
+        ), "no data evolution, no incremental clustering"),
         "iceberg": Cell((
             "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",
             "tests/unit/iceberg/rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",

@@ -12,6 +12,7 @@ from lakebed.formats.paimon.unserved import OF_COLUMNS, UNSERVED, Use
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paimon-migration.md"
+_SPOKEN = {Use.READ: "reads", Use.WRITE: "writes", Use.UPKEEP: "upkeep"}
 LINES = ROOT / "tests" / "unit" / "paimon" / "paimon_options.txt"
 BEGIN = """\
 # From Paimon's engines to lakebed, option by option
@@ -22,7 +23,8 @@ table option of Paimon 2.0 and of earlier releases. [paimon-sink.md](paimon-sink
 
 - **Served** options have Paimon's meaning and default, unless the description says otherwise.
 - **Refused** ones ask for something that lakebed does not do. An empty value and the harmless ones are accepted;
-  anything else is an UnsupportedError before a row is read or written, whether you give the option or the table has it.
+  anything else is an UnsupportedError before a row is read or written, or a file removed, whether you give the option
+  or the table has it. *Writes* include compactions; *upkeep* is expiry, the removal of orphan files, and rollback.
 - Those **without effect** are kept for Paimon's engines. None of them changes which rows are read or written.
 
 Of the families `fields.*`, `file-index.*`, `parquet.*`, `orc.*` and `avro.*` every key is accepted, except three of
@@ -66,8 +68,11 @@ def _served(key: str) -> str:
 
 def _refused(key: str) -> str:
     option = next(option for option in UNSERVED if key in (option.key, *option.aliases))
-    uses = " and ".join({Use.READ: "reads", Use.WRITE: "writes"}[use] for use in option.uses)
-    return _row(key, option.what, option.harmless, uses)
+    return _row(key, option.what, option.harmless, _listed([_SPOKEN[use] for use in option.uses]))
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _row(key: str, what: str, harmless: tuple[str, ...], uses: str) -> str:

@@ -70,11 +70,18 @@ class Pypaimon:
         with pa.OSFile(str(self._file)) as source:
             return pa.ipc.open_file(source).read_all()
 
-    def write(self, table: Path, path: str, rows: pa.Table) -> None:
-        """One commit of rows."""
+    def tracked(self, table: Path, *columns: str) -> pa.Table:
+        """Columns of all rows, those of row tracking too."""
+        self._run("tracked", table, ",".join(columns))
+        with pa.OSFile(str(self._file)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def write(self, table: Path, path: str, rows: pa.Table, verb: str = "write") -> None:
+        """One commit of rows. With another verb, `update` (`path` names the columns) or `remove`, `_ROW_ID` names the
+        rows that it changes."""
         with pa.OSFile(str(self._file), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
-        self._run("write", table, path)
+        self._run(verb, table, path)
 
     def _run(self, verb: str, table: Path, path: str) -> None:
         name = f"{table.parent.name.removesuffix('.db')}.{table.name}"

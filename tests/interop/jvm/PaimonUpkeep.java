@@ -15,6 +15,8 @@ import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.schema.SchemaManager;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.SpecialFields;
+import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
@@ -24,6 +26,7 @@ import org.apache.paimon.table.sink.StreamTableWrite;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.table.system.RowTrackingTable;
 import org.apache.paimon.tag.Tag;
 import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.utils.Pair;
@@ -31,7 +34,7 @@ import org.apache.paimon.utils.Pair;
 /**
  * What the reference engine does to a table beside reading and writing it: the commands of {@link PaimonPeer} that it does not know itself.
  *
- * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
+ * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `tracked TABLE`: those with their ids and sequence numbers. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
  * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP`: so many snapshots stay.
  * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`. `branch TABLE NAME TAG`, `forward TABLE NAME`.
  * `tags TABLE`: each tag with its snapshot, and its time to live in milliseconds. `lives TABLE NAME MILLIS`: a tag with one. `automatic TABLE KEY=VALUE ...`: what a commit with these options does about
@@ -44,6 +47,7 @@ final class PaimonUpkeep {
     switch (words[0]) {
       case "count": count(table, io); break;
       case "at": at(table, io, words[2]); break;
+      case "tracked": tracked(new RowTrackingTable(table), io); break;
       case "compact": compact(table.copy(Map.of("write-only", "false")), io, Long.parseLong(words[2])); break;
       case "overwrite": overwrite(table, io, words[2]); break;
       case "tag": if (words.length > 3) table.createTag(words[2], Long.parseLong(words[3])); else table.createTag(words[2]); break;
@@ -74,6 +78,18 @@ final class PaimonUpkeep {
       });
   }
 
+  private static void tracked(Table table, IOManager io) throws Exception {
+    ReadBuilder builder = table.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    for (Split split : builder.newScan().plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        StringBuilder out = new StringBuilder("{\"row\":");
+        PaimonPeer.row(out, row, table.rowType());
+        System.out.println(out.append('}'));
+      });
+  }
+
   private static void count(FileStoreTable table, IOManager io) throws Exception {
     InternalRow.FieldGetter[] getters = new InternalRow.FieldGetter[table.rowType().getFieldCount()];
     for (int i = 0; i < getters.length; i++) getters[i] = InternalRow.createFieldGetter(table.rowType().getTypeAt(i), i);
@@ -97,6 +113,7 @@ final class PaimonUpkeep {
       if (table.bucketMode() == BucketMode.BUCKET_UNAWARE) {
         BaseAppendFileStoreWrite append = (BaseAppendFileStoreWrite) table.store().newWrite("jvm");
         append.withIOManager(io);
+        if (table.coreOptions().rowTrackingEnabled()) append.withWriteType(SpecialFields.rowTypeWithRowTracking(table.rowType()));
         for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) made.add(task.doCompact(table, append));
         append.close();
       } else {

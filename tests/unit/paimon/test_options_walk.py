@@ -76,10 +76,22 @@ def test_refused_by_name(location: Path, stored, key: str) -> None:  # type: ign
     one = REFUSED[key]
     value = wrong_value(one)
     for table in (lakebed.open(location, options={key.upper(): value}), stored(**{key: value})):
-        for use, act in ((Use.READ, table.read), (Use.WRITE, lambda table=table: table.write(rows(("a", 2, "v", 1))))):
+        acts = (
+            (Use.READ, table.read),
+            (Use.READ, lambda table=table: table.changes(after=1)),
+            (Use.READ, lambda table=table: table.stream().schema),
+            (Use.WRITE, lambda table=table: table.write(rows(("a", 2, "v", 1)))),
+            (Use.WRITE, table.rewrite),
+            (Use.UPKEEP, lambda table=table: table.expire(dry_run=True)),
+            (Use.UPKEEP, lambda table=table: table.expire(True, options={"lakebed.expire.what": "orphan-files"})),
+            (Use.UPKEEP, lambda table=table: table.rollback(1, dry_run=True)),
+        )
+        for use, act in acts:
             if use in one.uses:
                 with pytest.raises(UnsupportedError, match=f"'{one.key}' is '{value}'"):
                     act()
+            elif use is Use.UPKEEP:
+                act()
     for harmless in one.harmless:
         assert contents(stored(**{key: harmless})) == [("a", 1, "v", 1)]
     with pytest.raises(LakebedError, match=one.key):

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.errors import OptionError, SchemaError
+from lakebed.errors import OptionError, SchemaError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.from_arrow import field_from_arrow
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -23,6 +23,7 @@ from lakebed.formats.paimon.codec.types import (
     DataField,
     arrow_type,
 )
+from lakebed.formats.paimon.large_values import refuse_large_values
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.unserved import Use, refuse_options
 from lakebed.kernel import clock
@@ -228,9 +229,11 @@ def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
             raise opt.refuse(opt.MERGE_ENGINE, engine, "only tables with a primary key merge rows")
         if producer != opt.CHANGELOG_PRODUCER.default:
             raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "only tables with a primary key have a changelog")
+        _check_row_ids(options)
         return
-    if options[opt.ROW_TRACKING]:
-        raise opt.refuse(opt.ROW_TRACKING, "true", "row tracking needs a table without a primary key")
+    for key in opt.ROW_ID_OPTIONS:
+        if options[key]:
+            raise opt.refuse(key, "true", "row ids need a table without a primary key")
     if engine == "first-row":
         if producer not in ("none", "lookup"):
             raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "first-row allows only none or lookup")
@@ -241,6 +244,14 @@ def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
         raise opt.refuse(
             opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it cannot be combined with cross-partition updates"
         )
+
+
+def _check_row_ids(options: Options) -> None:
+    """Raise OptionError where a table without a primary key cannot have row ids."""
+    if options[opt.ROW_TRACKING] and options[opt.BUCKET] != -1:
+        raise opt.refuse(opt.ROW_TRACKING, "true", f"row tracking needs bucket=-1, and bucket is {options[opt.BUCKET]}")
+    if options[opt.DATA_EVOLUTION] and not options[opt.ROW_TRACKING]:
+        raise opt.refuse(opt.DATA_EVOLUTION, "true", f"it needs {opt.ROW_TRACKING.key}")
 
 
 def check_vectors(options: Options) -> None:
@@ -258,5 +269,15 @@ def check_vectors(options: Options) -> None:
 def refuse_unserved(schema: TableSchema, options: Options, use: Use, table: str) -> None:
     """Raise UnsupportedError for options and column types that lakebed does not support in this use of the table."""
     refuse_options(options, use, table)
+    stored = opt.table_options(schema.options)
+    for option in opt.ROW_ID_OPTIONS:
+        if options[option] != stored[option]:
+            raise UnsupportedError(
+                f"option {option.key!r} is {str(options[option]).lower()!r}, but the table has another value",
+                table=table,
+                why="its rows got their ids, or none, from the commits that wrote them",
+                todo=f"Leave {option.key} out",
+            )
+    refuse_large_values(schema, options, use, table)
     for field in schema.fields:
         arrow_type(field.type)

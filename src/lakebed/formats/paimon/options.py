@@ -28,6 +28,9 @@ from lakebed.kernel.options import (
 from lakebed.kernel.scratch import SCRATCH_DIR
 
 # isort: off
+from lakebed.formats.paimon.row_id_options import (
+    DATA_EVOLUTION as DATA_EVOLUTION, ROW_ID_OPTIONS as ROW_ID_OPTIONS, ROW_TRACKING as ROW_TRACKING,
+)  # fmt: skip
 from lakebed.formats.paimon.scan_options import (
     BOUNDED_WATERMARK as BOUNDED_WATERMARK, BYTES_LIMIT as BYTES_LIMIT, COMMITS_LIMIT as COMMITS_LIMIT,
     CONSUMER_ID as CONSUMER_ID, CONSUMER_IGNORE_PROGRESS as CONSUMER_IGNORE_PROGRESS, CONSUMER_MODE as CONSUMER_MODE,
@@ -209,7 +212,6 @@ POSTPONE_DEFAULT_BUCKETS = _optional(
     at_least(1),
     "Buckets of a partition whose postponed rows get their first real buckets; by default their rows or bytes decide.",
 )
-ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
 SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "How many of the newest snapshots never expire.")
 SNAPSHOTS_MAX = _optional(
     "snapshot.num-retained.max", at_least(1), "Snapshots beyond this number expire, whatever their age."

@@ -49,7 +49,7 @@ class PaimonRollback:
         NotInHistoryError when there is no such snapshot, CommitConflictError when another writer commits meanwhile.
         """
         history, store = self.history, self.history.store
-        refuse_unserved(self.schema, self.options, Use.WRITE, store.location)
+        refuse_unserved(self.schema, self.options, Use.UPKEEP, store.location)
         target = self._target(to)
         finished = () if dry_run else finish(history, self.schema, self.options, interrupted(store))
         later = _Later.than(target, history)

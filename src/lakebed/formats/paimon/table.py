@@ -32,6 +32,7 @@ from lakebed.formats.paimon.read.change_task import KindColumn
 from lakebed.formats.paimon.read.changes import plan_between
 from lakebed.formats.paimon.read.plan import ReadRequest
 from lakebed.formats.paimon.read.range import names_a_range
+from lakebed.formats.paimon.read.row_tracking import with_tracking
 from lakebed.formats.paimon.read.split import ChangeSplit
 from lakebed.formats.paimon.read.start import NEWEST
 from lakebed.formats.paimon.read.stream import PaimonStream
@@ -182,9 +183,10 @@ class PaimonTable(Table):
         )
 
     def _request(self, schema: TableSchema, columns: Sequence[str] | None, where: Where) -> ReadRequest:
-        whole = arrow_schema(schema.fields)
-        names = project(columns, whole, table=self.location)
-        return ReadRequest(self._history, schema, self._options(schema), tuple(names), parse_where(where, whole))
+        options = self._options(schema)
+        whole = arrow_schema(with_tracking(schema, options).fields)
+        names = project(schema.names if columns is None else columns, whole, table=self.location)
+        return ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole))
 
     def sink(
         self,

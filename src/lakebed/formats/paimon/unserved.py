@@ -19,6 +19,9 @@ class Use(StrEnum):
 
     READ = "read"
     WRITE = "write"
+    """Rows are written, or files compacted."""
+    UPKEEP = "maintain"
+    """Snapshots and files are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +34,36 @@ class Unserved:
     key: str
     what: str
     harmless: tuple[str, ...] = ("",)
-    uses: tuple[Use, ...] = (Use.READ, Use.WRITE)
+    uses: tuple[Use, ...] = (Use.READ, Use.WRITE, Use.UPKEEP)
     aliases: tuple[str, ...] = ()
 
 
-_READ, _WRITE = (Use.READ,), (Use.WRITE,)
+_READ, _WRITE, _ROWS = (Use.READ,), (Use.WRITE,), (Use.READ, Use.WRITE)
+_CHANGES = (Use.WRITE, Use.UPKEEP)
 _OFF = ("", "false")
 
 UNSERVED = (
     Unserved("type", "another kind of table than Paimon's own", ("", "table", "materialized-table")),
     Unserved("chain-table.enabled", "rows chained over branches", _OFF),
-    Unserved("pk-clustering-override", "files that are clustered by other columns than the key", _OFF),
-    Unserved("sequence.snapshot-ordering", "rows ordered by the snapshot that wrote them", _OFF),
-    Unserved("primary-key.nullable", "nulls in primary keys", _OFF),
-    Unserved("data-evolution.enabled", "columns of one row in several files", _OFF),
+    Unserved("pk-clustering-override", "files that are clustered by other columns than the key", _OFF, uses=_ROWS),
+    Unserved("sequence.snapshot-ordering", "rows ordered by the snapshot that wrote them", _OFF, uses=_ROWS),
+    Unserved("primary-key.nullable", "nulls in primary keys", _OFF, uses=_ROWS),
     Unserved("data-file.external-paths", "data files in other places"),
     Unserved("data-file.path-directory", "data files in another folder"),
     Unserved("index-file-in-data-file-dir", "index files beside data files", _OFF),
     Unserved("manifest.format", "manifests in another format than Avro", ("", "avro")),
-    Unserved("blob-field", "columns in files of their own"),
+    Unserved("blob-field", "columns in files of their own", uses=_WRITE),
     Unserved(
-        "blob-descriptor-field", "columns that hold descriptors of files", aliases=("blob.stored-descriptor-fields",)
+        "blob-descriptor-field",
+        "columns that hold descriptors of files",
+        aliases=("blob.stored-descriptor-fields",),
+        uses=_ROWS,
     ),
-    Unserved("video-frame-field", "columns that hold frames of videos"),
-    Unserved("blob-view-field", "columns that show rows of another table"),
-    Unserved("blob-as-descriptor", "descriptors in place of bytes", _OFF),
-    Unserved("vector-field", "vectors in files of their own"),
-    Unserved("vector.file.format", "vectors in files of their own"),
+    Unserved("video-frame-field", "columns that hold frames of videos", uses=_ROWS),
+    Unserved("blob-view-field", "columns that show rows of another table", uses=_ROWS),
+    Unserved("blob-as-descriptor", "descriptors in place of bytes", _OFF, uses=_ROWS),
+    Unserved("vector-field", "vectors in files of their own", uses=_ROWS),
+    Unserved("vector.file.format", "vectors in files of their own", uses=_ROWS),
     Unserved("scan.bucket", "one bucket alone", uses=_READ),
     Unserved("scan.primary-branch", "partitions of another branch", uses=_READ),
     Unserved("scan.fallback-snapshot-branch", "partitions of another branch", uses=_READ),
@@ -72,12 +78,12 @@ UNSERVED = (
     Unserved("postpone.batch-write-fixed-bucket", "batch writes of postponed tables into real buckets", _OFF, _WRITE),
     Unserved("write.sequence-number-init-mode", "sequence numbers from snapshot properties", ("", "scan"), _WRITE),
     Unserved("upsert-key", "rows of append tables replaced by a key", uses=_WRITE),
-    Unserved("pk-vector.index.columns", "indexes of vectors beside the rows", uses=_WRITE),
-    Unserved("pk-btree.index.columns", "indexes beside the rows", uses=_WRITE),
-    Unserved("pk-bitmap.index.columns", "indexes beside the rows", uses=_WRITE),
-    Unserved("pk-multivalue.index.columns", "indexes beside the rows", uses=_WRITE),
-    Unserved("pk-full-text.index.columns", "indexes beside the rows", uses=_WRITE),
-    Unserved("metadata.iceberg.storage", "Iceberg metadata with each commit", ("", "disabled"), _WRITE),
+    Unserved("pk-vector.index.columns", "indexes of vectors beside the rows", uses=_CHANGES),
+    Unserved("pk-btree.index.columns", "indexes beside the rows", uses=_CHANGES),
+    Unserved("pk-bitmap.index.columns", "indexes beside the rows", uses=_CHANGES),
+    Unserved("pk-multivalue.index.columns", "indexes beside the rows", uses=_CHANGES),
+    Unserved("pk-full-text.index.columns", "indexes beside the rows", uses=_CHANGES),
+    Unserved("metadata.iceberg.storage", "Iceberg metadata with each commit", ("", "disabled"), _CHANGES),
 )
 """Each key once. `paimon_options.txt` of the tests lists all keys of Paimon."""
 

@@ -2,7 +2,7 @@
 
 Rules: Paimon's KeyValue.schema and SpecialFields. A table with a primary key writes the `_KEY_` columns of the trimmed
 key (not in thin mode), the sequence number and the row kind before its value columns. A table without a primary key
-writes only its value columns.
+writes only its value columns; with row tracking, compacted files carry the ids and sequence numbers of their rows too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import (
     KEY_FIELD_ID_START,
     KEY_PREFIX,
+    ROW_ID,
+    ROW_ID_ID,
     SEQUENCE_NUMBER,
     SEQUENCE_NUMBER_ID,
     VALUE_KIND,
@@ -35,6 +37,9 @@ def key_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 SEQUENCE_FIELD = DataField(SEQUENCE_NUMBER_ID, SEQUENCE_NUMBER, DataType("BIGINT", nullable=False))
 KIND_FIELD = DataField(VALUE_KIND_ID, VALUE_KIND, DataType("TINYINT", nullable=False))
+ROW_ID_FIELD = DataField(ROW_ID_ID, ROW_ID, DataType("BIGINT", nullable=False))
+TRACKING_FIELDS = (ROW_ID_FIELD, SEQUENCE_FIELD)
+"""The columns that a table with `row-tracking.enabled` has beside its own, in the order of files that carry them."""
 
 
 def file_fields(schema: TableSchema, thin: bool = False) -> tuple[DataField, ...]:

@@ -63,6 +63,16 @@ class DataFileMeta:
         """The size in bytes and the row count that the manifest states for the file."""
         return Stated(self.file_size, self.row_count)
 
+    @property
+    def is_blob(self) -> bool:
+        """Whether it has the large values of one column, and nothing else."""
+        return self.file_name.endswith((".blob", ".video"))
+
+    @property
+    def is_vector_store(self) -> bool:
+        """Whether it has only columns of vectors, beside the data file of the same rows."""
+        return ".vector." in self.file_name
+
 
 Identity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]
 

@@ -20,9 +20,11 @@ MAX_LENGTH = 2**31 - 1
 KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
+ROW_ID = "_ROW_ID"
 KEY_FIELD_ID_START = 1073741823
 SEQUENCE_NUMBER_ID = 2147483646
 VALUE_KIND_ID = 2147483645
+ROW_ID_ID = 2147483642
 _NESTED_ID_START, _NESTED_ID_STEP = 536870911, 1024
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -154,7 +156,7 @@ def field_to_json(field: DataField) -> dict[str, Any]:
 def arrow_type(kind: DataType) -> pa.DataType:
     """The Arrow type in which columns of this type are read and written.
 
-    Raises UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR, GEOMETRY and GEOGRAPHY.
+    Raises UnsupportedError for MULTISET, VARIANT, VECTOR, GEOMETRY and GEOGRAPHY.
     """
     match kind.root:
         case "DECIMAL":
@@ -205,7 +207,7 @@ def file_field(field: DataField) -> pa.Field:
 _ARROW: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
     "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "CHAR": pa.string(), "VARCHAR": pa.string(),
-    "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms"),
+    "BINARY": pa.binary(), "VARBINARY": pa.binary(), "BLOB": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms"),
 }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ Rules: Paimon's FileStoreCommitImpl.tryCommitOnce.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from lakebed.formats.paimon.commit.conflicts import (
 )
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.manifests import ManifestWriter, MergeSettings
+from lakebed.formats.paimon.commit.row_ids import with_row_ids
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
 from lakebed.formats.paimon.snapshot import History
@@ -100,17 +100,7 @@ class Attempt:
         next_row = (latest.next_row_id or 0) if latest else 0
         if not self._options[opt.ROW_TRACKING]:
             return entries, next_row
-        number = (latest.id if latest else 0) + 1
-        numbered: list[ManifestEntry] = []
-        for entry in entries:
-            if entry.kind == ADD and entry.file.first_row_id is None:
-                file = replace(
-                    entry.file, first_row_id=next_row, min_sequence_number=number, max_sequence_number=number
-                )
-                entry = replace(entry, file=file)
-                next_row += file.row_count
-            numbered.append(entry)
-        return tuple(numbered), next_row
+        return with_row_ids(entries, (latest.id if latest else 0) + 1, next_row)
 
     def _snapshot(self, entries: tuple[ManifestEntry, ...], next_row: int) -> Snapshot:
         new, latest, writer = self._new, self.latest, self._writer

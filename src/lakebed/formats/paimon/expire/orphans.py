@@ -47,7 +47,7 @@ def remove_orphans(
             why="files of writers at work would count as orphans",
             todo="Give at least 1 h, and more than the time from the first file of any write to its commit",
         )
-    refuse_unserved(schema, options, Use.WRITE, store.location)
+    refuse_unserved(schema, options, Use.UPKEEP, store.location)
     found = [*_candidates(history, len(schema.partition_keys))]
     if history.latest() is None:
         return ExpireResult((), (), (Skipped("all files", "the branch has no snapshot that would name any"),), dry_run)

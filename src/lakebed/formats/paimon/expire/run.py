@@ -185,7 +185,7 @@ class _Unused:
 
 
 def _refuse(schema: TableSchema, options: Options, table: str) -> None:
-    refuse_unserved(schema, options, Use.WRITE, table)
+    refuse_unserved(schema, options, Use.UPKEEP, table)
     for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
         if options.given(key):
             raise UnsupportedError(

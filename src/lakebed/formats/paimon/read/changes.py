@@ -158,9 +158,9 @@ class Steps:
     def __post_init__(self) -> None:
         request = self.request
         refuse_unserved(request.schema, request.options, Use.READ, request.table)
-        if request.options.raw.get("data-evolution.enabled", "").strip().lower() == "true":
+        if request.options[opt.DATA_EVOLUTION]:
             raise UnsupportedError(
-                "lakebed cannot read changes of tables with option 'data-evolution.enabled'",
+                f"lakebed cannot read changes of tables with option {opt.DATA_EVOLUTION.key!r}",
                 table=request.table,
                 why="a commit may write some columns of rows that other files hold",
                 todo="Compare snapshots that you read with table.read",
@@ -224,7 +224,7 @@ class Steps:
         """The plan of all steps."""
         request, store = self.request, self.request.history.store
         numbers = request.options[opt.SEQUENCE_NUMBERS]
-        columns, number = arrow_schema(request.schema.project(request.columns)), arrow_schema([SEQUENCE_FIELD])
+        columns, number = arrow_schema(request.readable.project(request.columns)), arrow_schema([SEQUENCE_FIELD])
         beside = [*number] if numbers else []
         schemas = {
             KindColumn.NONE: [*columns, *beside],

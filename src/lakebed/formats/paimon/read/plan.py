@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
+from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -20,8 +21,10 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, index_path
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
+from lakebed.formats.paimon.read.evolution import kept_ranges, range_splits
 from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.pruning import PartitionFilter, kept_entries
+from lakebed.formats.paimon.read.row_tracking import with_tracking
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.splits import Deletions, bucket_splits, skips_level_0
 from lakebed.formats.paimon.read.task import BucketReader
@@ -38,8 +41,8 @@ from lakebed.verbs.read import ReadPlan
 class ReadRequest:
     """What a read asks of a table: `columns`, and the rows that `predicate` keeps.
 
-    `schema` is the schema that rows are read in, and `options` are those that hold for the call. `predicate` may name
-    any column of the schema.
+    `schema` is the schema that rows are read in, and `options` are those that hold for the call. `columns` and
+    `predicate` may name any column that is `readable`.
     """
 
     history: History
@@ -69,11 +72,17 @@ class ReadRequest:
         return self.history.store.location
 
     @property
+    def readable(self) -> TableSchema:
+        """The schema with all columns that may be named: those of row tracking too."""
+        return with_tracking(self.schema, self.options)
+
+    @property
     def reader(self) -> BucketReader:
         """The function that reads the rows of one split."""
-        names, used = self.schema.names, {*self.columns, *columns_of(self.predicate)}
+        schema, used = self.readable, {*self.columns, *columns_of(self.predicate)}
+        names = schema.names
         needed = tuple(name for name in names if name in used or (not used and name == names[0]))
-        return BucketReader(self.history, self.schema, self.options, self.columns, needed, self.predicate)
+        return BucketReader(self.history, schema, self.options, self.columns, needed, self.predicate)
 
 
 def plan_snapshot(
@@ -96,6 +105,11 @@ def seen_files(
     refuse_unserved(schema, options, use, request.table)
     if schema.primary_keys:
         merge_function(schema, options)
+    if options[opt.DATA_EVOLUTION] and request.created_since is not None:
+        raise UnsupportedError(
+            f"lakebed cannot read some files of a table with {opt.DATA_EVOLUTION.key}", table=request.table,
+            why="a row may have columns in older files", todo="Leave the least time of creation out",
+        )  # fmt: skip
     wanted, stats = PartitionFilter.of(request.predicate, schema), request.predicate is not None
     if wanted is None:
         live, indexes = live_and_index_files(history.store, snapshot, stats=stats)
@@ -117,9 +131,15 @@ def plan_files(
     """Plan a read of data files, without the rows that deletion vectors delete."""
     history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
     folders = PartitionFolders.of(history.store, schema, options)
-    splits = bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options)
+    splits: Sequence[PaimonSplit]
+    if options[opt.DATA_EVOLUTION]:
+        splits = tuple(
+            range_splits(kept_ranges(entries, predicate, schema, request.table), deletions, folders, options)
+        )
+    else:
+        splits = bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options)
     return ReadPlan(
-        arrow_schema(schema.project(request.columns)),
+        arrow_schema(request.readable.project(request.columns)),
         splits,
         request.reader,
         unread_parts(predicate),

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from lakebed.formats.paimon.codec.manifest import ManifestEntry, ManifestFileMeta
 from lakebed.formats.paimon.codec.row_fields import row_fields
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import DataField, arrow_type
+from lakebed.formats.paimon.codec.types import ROW_ID, DataField, arrow_type
 from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.read.bucket_facts import bucket_facts
+from lakebed.formats.paimon.read.row_tracking import row_id_facts
 from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
@@ -94,6 +95,8 @@ class _FileFacts:
     def __call__(self, path: tuple[str, ...]) -> list[Facts]:
         """The facts of a column: its partition values, or its statistics and what buckets say of it."""
         name = path[0]
+        if path == (ROW_ID,) and name not in self.schema.names:
+            return [row_id_facts(self.entries)]
         if len(path) > 1 or name not in self.schema.names:
             return []
         field = self.schema.field(name)
@@ -112,6 +115,8 @@ class _FileFacts:
     def _value_stats(self, field: DataField) -> Facts:
         """The value statistics of a column. Files of another schema, whose columns are in other places, have none."""
         named = self.entries.table.column("value_stats_cols")
+        if named.null_count:
+            named = pc.coalesce(named, self.entries.table.column("write_cols"))
         own = self.entries.numbers("schema_id") == self.schema.id
         names, layouts = self.schema.names, list[tuple[int, int, Bools]]()
         texts = one_chunk(pc.binary_join(named, "\0")).dictionary_encode("encode")

@@ -72,11 +72,11 @@ def skips_level_0(schema: TableSchema, options: Options) -> bool:
 def packed(files: Sequence[DataFileMeta], options: Options) -> list[Sequence[DataFileMeta]]:
     """Files in order, in parts of about `source.split.target-size`. A file counts `source.split.open-file-cost` at
     least."""
-    begins = _part_begins([file.file_size for file in files], {0}, options)
+    begins = part_begins([file.file_size for file in files], {0}, options)
     return [files[begin:end] for begin, end in zip(begins, [*begins[1:], len(files)], strict=True)]
 
 
-def _part_begins(sizes: Sequence[int], fixed: set[int], options: Options) -> list[int]:
+def part_begins(sizes: Sequence[int], fixed: set[int], options: Options) -> list[int]:
     """Where the parts of files begin, by their sizes; at the places in `fixed` too."""
     target, least = options[opt.SPLIT_SIZE], options[opt.SPLIT_OPEN_COST]
     begins: list[int] = []
@@ -119,7 +119,7 @@ class BucketSplits(Sequence[PaimonSplit]):
         begins = starts
         if packs.any():
             ends = np.append(starts[1:], len(files))
-            every = np.array(_part_begins(sizes.tolist(), {*starts.tolist()}, options), np.int64)
+            every = np.array(part_begins(sizes.tolist(), {*starts.tolist()}, options), np.int64)
             of_bucket = np.searchsorted(starts, every, side="right") - 1
             begins = every[packs[of_bucket] | (every == starts[of_bucket])]
             assert begins[-1] < ends[-1]

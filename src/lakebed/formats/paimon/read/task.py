@@ -23,7 +23,10 @@ from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
+from lakebed.formats.paimon.read.evolution import row_ranges
+from lakebed.formats.paimon.read.evolution_task import EvolvedRows
 from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.read.row_tracking import fields_of_file, numbered
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.snapshot import History
@@ -79,6 +82,9 @@ class BucketReader:
                         yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
 
     def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        if self.options[opt.DATA_EVOLUTION]:
+            yield from self._evolved(split)
+            return
         groups = self._sections(split)
         with self._opened(split, [file for section in groups for file in section]) as source:
             for section in groups:
@@ -88,6 +94,17 @@ class BucketReader:
                     yield from self._read_alone(source, section[0])
                 else:
                     yield from source.batches(section[0], self.needed, ())
+
+    def _evolved(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        """The rows of ranges of row ids, whose columns may be in several files."""
+        schemas, store = self.history, self.history.store
+        rows = EvolvedRows(store, split, self.schema.project(self.needed), lambda file: schemas.schema(file.schema_id))
+        groups = row_ranges(split.files, store.location)
+        with self._opened(split, [file for group in groups for file in rows.files(group)]) as source:
+            vectors = DeletionVectors(store, [group.anchor for group in groups], split.deletions)
+            for group in groups:
+                batches, deleted = rows.batches(group, source.all_rows), vectors.of(group.anchor)
+                yield from batches if deleted is None else _undeleted(batches, deleted)
 
     @contextmanager
     def _opened(self, split: PaimonSplit, files: Sequence[DataFileMeta]) -> Iterator[_BucketFiles]:
@@ -172,11 +189,18 @@ class _BucketFiles:
         self, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one file that no deletion vector deletes: the `system` columns, then the named ones."""
+        rows, deleted = self.all_rows(file, names, system), self.vectors.of(file)
+        return rows if deleted is None else _undeleted(rows, deleted)
+
+    def all_rows(
+        self, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of one file, those too that a deletion vector deletes."""
         history = self.reader.history
         written, wanted = history.schema(file.schema_id), self.reader.schema.project(tuple(names))
-        rows = read_batches(history.store, self.split.path(file), written, wanted, system, file.stated)
-        deleted = self.vectors.of(file)
-        return rows if deleted is None else _undeleted(rows, deleted)
+        own = fields_of_file(written, file)
+        rows = read_batches(history.store, self.split.path(file), own, wanted, system, file.stated)
+        return numbered(rows, file, names)
 
 
 def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[pa.RecordBatch]:

@@ -67,8 +67,8 @@ def plan_append_compaction(
 def not_rewritten(options: Options) -> dict[str, str]:
     """The options of a table without a primary key that keep lakebed from rewriting its files, each with the reason."""
     reasons: dict[str, str] = {}
-    if options[opt.ROW_TRACKING]:
-        reasons[opt.ROW_TRACKING.key] = "it would give each row another id"
+    if options[opt.DATA_EVOLUTION]:
+        reasons[opt.DATA_EVOLUTION.key] = "files of the same row ids must be put together"
     if options.raw.get("clustering.incremental", "").lower() == "true":
         reasons["clustering.incremental"] = "the levels of its files say how far they are clustered"
     return reasons

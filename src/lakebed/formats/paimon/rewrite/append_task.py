@@ -2,7 +2,7 @@
 
 Rules: Paimon's AppendCompactTask and BaseAppendFileStoreWrite.compactRewrite. What to compact travels to the engine's
 workers in Paimon's own form, version 2. Deletion vectors are applied, and the index files that had them are replaced by
-one with the vectors of the files that stay.
+one with the vectors of the files that stay. Where rows are tracked, the files carry their ids and sequence numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from lakebed.formats.paimon.commit.serializers import (
     serialize_append_task,
 )
 from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.read.row_tracking import TRACKING_COLUMNS, with_tracking
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.rewrite.vectors import BucketVectors
@@ -98,24 +99,41 @@ class AppendCompactor:
     def _rewritten(
         self, task: AppendTask, partition: bytes, files: tuple[DataFileMeta, ...]
     ) -> tuple[DataFileMeta, ...]:
-        names = tuple(self.schema.names)
+        schema = with_tracking(self.schema, self.options.table)
+        names = schema.names
         split = PaimonSplit(
             task.folder, 0, partition, task.bucket, task.folder, files, {**task.deletions}, unmerged=True
         )
-        rows = BucketReader(self.history, self.schema, self.options.table, names, names, None)(split)
+        rows = BucketReader(self.history, schema, self.options.table, names, names, None)(split)
         if self.order is not None:
             rows = sorted_batches(rows, self.order, folder=self.options.spill.folder)
-        target = BucketFiles(self.history.store, self.schema, self.options)
+        target = BucketFiles(self.history.store, schema, self.options)
         first = min(file.min_sequence_number for file in files)
         writer = target.writer(task.folder, NameFactory(self.options.data_prefix), sequence=first)
         try:
             for piece in _pieces(rows, piece_bytes(self.options.format.target_size) // 2):
                 writer.write(target.file_rows(piece))
-            written = target.metas(writer.close())
+            written = BucketFiles(self.history.store, self.schema, self.options).metas(writer.close())
         except BaseException:
             self.history.store.delete_many(writer.abort())
             raise
+        if schema is not self.schema:
+            last = max(file.max_sequence_number for file in files)
+            written = tuple(_carrying_ids(file, schema, first, last) for file in written)
         return tuple(replace(file, file_source=SOURCE_COMPACT) for file in written)
+
+
+def _carrying_ids(file: DataFileMeta, schema: TableSchema, first: int, last: int) -> DataFileMeta:
+    """A file whose rows carry their ids and sequence numbers, which are in [first, last]. It has statistics of the
+    table's own columns alone."""
+    covered = tuple(name for name in schema.names if name not in TRACKING_COLUMNS)
+    return replace(
+        file,
+        write_cols=schema.names,
+        value_stats_cols=covered if file.value_stats_cols is None else file.value_stats_cols,
+        min_sequence_number=first,
+        max_sequence_number=last,
+    )
 
 
 def _pieces(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
