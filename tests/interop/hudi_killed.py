@@ -2,7 +2,8 @@
 
 A process is stopped at the first change of each kind, and the table's folder is copied: that is what `kill -9` leaves
 at that moment, since a killed process writes nothing more. Then it goes on to the next change. So one process dies
-many times.
+many times. Where several changes came before it could be stopped, the times of the files tell their order: each
+earlier moment is a copy without the files that came after it.
 """
 
 from __future__ import annotations
@@ -69,15 +70,28 @@ def _watch(release: Release, table: Path, into: Path, copies: dict[str, Path], e
             with release.stopped():
                 now = _files(table)
                 removed = "removed" if known - now and "removed" not in copies else ""
-                names = [*sorted({moment(path) for path in now - known}), removed]
-                wanted = [name for name in names if name and name not in copies]
-                if wanted:
-                    place = into / f"{len(copies):02d}"
-                    shutil.copytree(table, place)
-                    copies.update(dict.fromkeys(wanted, place))
+                for name, later in _moments(table, now - known, removed):
+                    if name not in copies:
+                        copies[name] = place = into / f"{len(copies):02d}"
+                        shutil.copytree(table, place)
+                        for path in later:
+                            (place / path).unlink()
             gone = len(known - now)
         known |= now
         time.sleep(0.003)
+
+
+def _moments(table: Path, new: set[str], removed: str) -> Iterator[tuple[str, list[str]]]:
+    """The moments of new files in the order in which they came, each with the files that came after it. `removed` is
+    the last one, "" for none."""
+    ordered = sorted(new, key=lambda path: (table / path).stat().st_ctime_ns)
+    seen = {""}
+    for place, path in enumerate(ordered):
+        if (name := moment(path)) not in seen:
+            seen.add(name)
+            yield name, ordered[place + 1 :]
+    if removed:
+        yield removed, []
 
 
 def _is_new(path: str, copies: Mapping[str, Path]) -> bool:

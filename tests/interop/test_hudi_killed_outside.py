@@ -192,4 +192,4 @@ def test_lakebed_and_the_release_go_on_after_its_process_was_killed(
     release = running(name, releases, tmp_path_factory)
     shape = Shape.drawn(name, random.Random(1), {**FIXED, **wanted})
     seen = lived(Killed(release, shape, tmp_path / "t"), moments=2)
-    assert min(seen.values()) >= 1 and sum(seen.values()) >= 10, seen  # a fast machine shows fewer moments
+    assert min(seen.values()) >= 4, seen
