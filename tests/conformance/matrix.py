@@ -156,7 +156,9 @@ GRID = (
     }),
     Row("tags (Hudi: savepoints)", "`table.tag`", {
         "hudi": Cell(("tests/unit/hudi/test_savepoints.py::", "tests/crash/test_hudi_savepoint.py::")),
-        "paimon": Cell(("tests/unit/paimon/tags/test_names.py::", f"{GOLDEN_PAIMON}test_tag")),
+        "paimon": Cell(("tests/unit/paimon/tags/test_names.py::", "tests/unit/paimon/tags/test_automatic.py::",
+                        "tests/unit/paimon/tags/test_lifetimes.py::", "tests/crash/test_paimon_tags.py::",
+                        "tests/interop/test_paimon_tags_outside.py::", f"{GOLDEN_PAIMON}test_tag")),
         "iceberg": Cell((
             "tests/unit/iceberg/commit/test_kinds.py::test_a_branch_of_its_own",
             "tests/interop/test_iceberg_metadata_outside.py::",
@@ -165,6 +167,8 @@ GRID = (
     Row("branches made, removed, followed", "`table.branch`, `table.fast_forward`", {
         "paimon": Cell(("tests/unit/paimon/test_branches.py::", "tests/crash/test_paimon_branches.py::",
                         "tests/interop/test_paimon_outside.py::test_a_branch_of_ours_is_followed_by_both")),
+        "iceberg": Cell(("tests/unit/cli/test_refs.py::test_branches",
+                         "tests/unit/iceberg/commit/test_kinds.py::test_a_branch_of_its_own")),
     }),
     Row("back at a tag, an instant or a snapshot", "`table.rollback`", {
         "hudi": Cell((f"{HUDI}TestRollback", "tests/crash/test_hudi_restore.py::", "tests/unit/hudi/test_rollback.py::",

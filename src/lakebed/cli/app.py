@@ -17,14 +17,17 @@ import lakebed
 from lakebed.cli import output
 from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
+from lakebed.cli.branch import branch
 from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
 from lakebed.cli.read import read
+from lakebed.cli.refs import refs
 from lakebed.cli.rewrite import rewrite
 from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
+from lakebed.cli.tag import tag
 from lakebed.errors import LakebedError, ReadWarning, first_line
 
 INTERRUPTED = 130
@@ -39,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback, alter):
+for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback, alter, refs, tag, branch):
     app.command()(command)
 
 

@@ -18,10 +18,12 @@ import pyarrow as pa
 from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, Store
+from lakebed.kernel.options import duration_ms
 from lakebed.kernel.predicates.where import Where, find_column
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult, RollbackResult
 from lakebed.redaction import Settings, redacted
@@ -32,6 +34,8 @@ from lakebed.verbs.write import Mode, Sink
 Position = str | int | Instant | None
 """A point in a table's history: an `Instant` of `history`, its `time`, a snapshot id, an ISO timestamp (UTC unless it
 names a zone) or "tag:NAME". None means the newest."""
+Span = str | datetime.timedelta | None
+"""How long something lives: "7 d", a timedelta, or None for no end of its own."""
 
 
 class Table(ABC):
@@ -214,8 +218,14 @@ class Table(ABC):
         """
         raise self._lacks("archive")
 
-    def tag(self, name: str, snapshot: Position = None) -> None:
-        """Give a snapshot a name, under which it is kept and can be read (`as_of="tag:NAME"`). Default: the newest."""
+    def refs(self) -> list[Ref]:
+        """The table's branches and tags, by kind and name."""
+        raise self._lacks("tags")
+
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+        """Give a snapshot a name, under which it is kept and can be read (`as_of="tag:NAME"`). Default: the newest.
+
+        `time_retained` is how long the tag lives; None: as the table says."""
         raise self._lacks("tags")
 
     def delete_tag(self, name: str) -> None:
@@ -311,6 +321,17 @@ def checked_name(name: object, what: str) -> str:
         given = "an empty text" if name == "" else f"a {type(name).__name__}"
         raise UsageError(f"{given} cannot name a {what}", todo="Give a text")
     return name
+
+
+def checked_span(span: object) -> datetime.timedelta | None:
+    """How long something lives. UsageError for what is not a time from now on."""
+    try:
+        lifetime = datetime.timedelta(milliseconds=duration_ms(span)) if isinstance(span, str) else span
+        if lifetime is None or (isinstance(lifetime, datetime.timedelta) and lifetime >= datetime.timedelta()):
+            return lifetime
+    except (ValueError, KeyError, OverflowError):
+        pass
+    raise UsageError(f"{span!r} is not how long something lives", todo="Give a duration such as 7 d, or a timedelta")
 
 
 def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:

@@ -37,7 +37,7 @@ def story(table: IcebergTable, version: int) -> list[Any]:
         table.write(rows([first, first + 1, first + 2], p))
     step()
     table.tag("three")
-    table.branch_off("side")
+    table.branch("side")
     if version > 1:
         table.write(rows([1, 77]), "upsert")
         table.write(rows([20]).select(["id"]), "delete")

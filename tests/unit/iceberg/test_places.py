@@ -251,7 +251,7 @@ def changes_of(table: Any) -> Mapping[str, Callable[[], object]]:
         "manifests": lambda: table.rewrite(options={"lakebed.rewrite.what": "manifests"}),
         "expire": lambda: table.expire(options=FAR), "dry expire": lambda: table.expire(True, options=FAR),
         "orphans": lambda: table.expire(options=ORPHANS), "tag": lambda: table.tag("x"),
-        "delete tag": lambda: table.delete_tag("old"), "branch": lambda: table.branch_off("b"),
+        "delete tag": lambda: table.delete_tag("old"), "branch": lambda: table.branch("b"),
         "publish": lambda: commits.append(table.operations, [DataFile(f"{table.location}/f", "PARQUET", 0, (), 1, 1)]),
     }  # fmt: skip
 

@@ -45,7 +45,7 @@ def test_what_is_no_ancestor_is_refused(table: Table) -> None:
 
 def test_a_branch_rolls_back_alone(table: Table) -> None:
     first, *_ = (instant.time for instant in table.history())
-    table.branch_off("audit")  # type: ignore[attr-defined]
+    table.branch("audit")  # type: ignore[attr-defined]
     branch = lakebed.open(table.location, {"branch": "audit"})
     branch.rollback(first)
     assert ids(branch) == [0] and ids(table) == [0, 1, 2]

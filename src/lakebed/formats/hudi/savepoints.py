@@ -35,6 +35,7 @@ from lakebed.formats.hudi.timeline.writing import (
 from lakebed.kernel import clock
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
+from lakebed.model.refs import Ref
 
 _ACTION = "savepoint"
 _BY = "lakebed"
@@ -51,6 +52,17 @@ def savepoint_names(store: Store, timeline: Timeline) -> dict[str, str]:
         with decoding("a savepoint cannot be read", table=store.location, file=entry.file, todo=todo):
             names[decode(SavepointMetadata, data).comments or entry.time] = entry.time
     return names
+
+
+def savepoint_refs(store: Store, timeline: Timeline) -> list[Ref]:
+    """The completed savepoints as tags, by name."""
+    return [Ref(name, "tag", time) for name, time in sorted(savepoint_names(store, timeline).items())]
+
+
+def refuse_lifetime(time_retained: object, table: str) -> None:
+    """Raise UsageError where a savepoint is to live for a time: it has no place for that."""
+    if time_retained is not None:
+        raise UsageError("a Hudi savepoint has no time to live", table=table, todo="Delete it when it is due")
 
 
 def find_savepoint(store: Store, timeline: Timeline, name: str) -> str:

@@ -37,7 +37,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.rollback import roll_back_to
-from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
+from lakebed.formats.hudi.savepoints import make_savepoint, refuse_lifetime, remove_savepoint, savepoint_refs
 from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
@@ -63,11 +63,12 @@ from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
-from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target
+from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode, swept
 
@@ -305,13 +306,18 @@ class HudiTable(Table):
         given = write_options({**split_options(self._writes)[0], **options}, config, self.location)
         return WriteContext(self.store, config, given, self._metadata, self._scratch, self.options)
 
-    def tag(self, name: str, snapshot: Position = None) -> None:
+    def refs(self) -> list[Ref]:
+        """The savepoints as tags, by name."""
+        return savepoint_refs(self.store, self.state().timeline)
+
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
         """Make a savepoint: cleans leave the files of a completed commit alone, and `as_of="tag:NAME"` reads it.
 
         NotInHistoryError for a commit that is not on the active timeline, DataCleanedError where its files are gone,
-        UsageError for a name or a commit that has a tag already.
+        UsageError for a name or a commit that has a tag already, and for a `time_retained`, which savepoints have not.
         """
         name = checked_name(name, "tag")
+        refuse_lifetime(time_retained, self.location)
         state = self.state(whole=True)
         entry = commit_at(state, checked_position(snapshot))
         make_savepoint(self._context(state.config), state.timeline, entry, name, needed_files(state, entry))

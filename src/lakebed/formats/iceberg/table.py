@@ -29,7 +29,13 @@ from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.commit.branches_and_tags import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.commit.branches_and_tags import (
+    create_branch,
+    create_tag,
+    delete_ref,
+    fast_forward,
+    list_refs,
+)
 from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.expire.options import parsed
@@ -65,10 +71,11 @@ from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target
+from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_span, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
 
@@ -162,25 +169,35 @@ class IcebergTable(Table):
         """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""
         return history(self.metadata)
 
-    def tag(self, name: str, snapshot: Position = None) -> None:
-        """Tag a snapshot. Default: the newest of the branch. UsageError for a name that is taken, NotInHistoryError
-        when there is no such snapshot."""
-        create_tag(self.operations, checked_name(name, "tag"), checked_position(snapshot), self.branch_name)
+    def refs(self) -> list[Ref]:
+        """The branches and tags of the table."""
+        return list_refs(self.metadata)
+
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+        """Tag a snapshot. Default: the newest of the branch. An expiry removes the tag when its snapshot is older than
+        `time_retained`. UsageError for a name that is taken, NotInHistoryError when there is no such snapshot."""
+        position, age = checked_position(snapshot), checked_span(time_retained)
+        create_tag(self.operations, checked_name(name, "tag"), position, self.branch_name, age)
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag. NotInHistoryError when there is none of that name."""
         delete_ref(self.operations, checked_name(name, "tag"), is_branch=False)
 
-    def branch_off(self, name: str, snapshot: Position = None) -> None:
+    def branch(self, name: str, at: Position = None) -> None:
         """Create a branch at a snapshot. Default: the newest of this branch. The option `branch` opens it.
 
         UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
         """
-        create_branch(self.operations, checked_name(name, "branch"), checked_position(snapshot), self.branch_name)
+        create_branch(self.operations, checked_name(name, "branch"), checked_position(at), self.branch_name)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch. Its snapshots stay until they expire. NotInHistoryError when there is none of that name."""
         delete_ref(self.operations, checked_name(name, "branch"), is_branch=True)
+
+    def fast_forward(self, name: str) -> None:
+        """Put the branch that is open at the head of the branch `name`, which must come after its own. UsageError where
+        it does not."""
+        fast_forward(self.operations, self.branch_name, checked_name(name, "branch"))
 
     @looks_again
     def plan_read(

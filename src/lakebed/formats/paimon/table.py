@@ -43,7 +43,7 @@ from lakebed.formats.paimon.rewrite.run import rewrite_files
 from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tags.after_commit import TagsOfCommits
-from lakebed.formats.paimon.tags.lifetimes import TagLifetimes
+from lakebed.formats.paimon.tags.listing import list_refs
 from lakebed.formats.paimon.tags.names import Tags
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
@@ -56,11 +56,12 @@ from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
 from lakebed.redaction import Settings
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target, project
+from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target, project
 from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
 
@@ -203,8 +204,7 @@ class PaimonTable(Table):
         parsed = table._options(schema, options)
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
-        snapshots, partitions = after_commits(table._history, schema, parsed, table._looked)
-        tags = None if parsed[opt.WRITE_ONLY] else TagsOfCommits.of(table._history, schema, parsed, given)
+        snapshots, partitions, tags = after_commits(table._history, schema, parsed, table._looked, given)
         compaction = compaction_of_writes(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         commit_options = CommitOptions(
@@ -265,18 +265,19 @@ class PaimonTable(Table):
         table = self._on_branch(given)
         schema = table.table_schema
         parsed = table._options(schema, given)
-        if own[expire_options.WHAT] == "tags":
-            return TagLifetimes(Tags(table._history, schema, parsed, (*table.options, *given))).expire(dry_run)
-        return expire(table._history, schema, parsed, own, dry_run)
+        return expire(table._history, schema, parsed, own, (*table.options, *given), dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
         return PaimonTableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
-    def tag(self, name: str, snapshot: Position = None, time_retained: str | datetime.timedelta | None = None) -> None:
-        """Give a snapshot a name; None: the newest one. `time_retained` is how long the tag lives, such as "7 d"; None:
-        as `tag.default-time-retained` says. UsageError for a name that is in use or cannot be one, NotInHistoryError
-        without a snapshot."""
+    def refs(self) -> list[Ref]:
+        """The branches of the table, and the tags of the branch that is open."""
+        return list_refs(self._history)
+
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+        """Give a snapshot a name; None: the newest one. `time_retained` None: as `tag.default-time-retained` says.
+        UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot."""
         name = checked_name(name, "tag")
         schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
         tagged = self._history.at(checked_position(snapshot))

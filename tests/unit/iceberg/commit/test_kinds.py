@@ -246,7 +246,7 @@ def test_a_branch_of_its_own(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     commits.append(table.operations, [data_file(table, [1])])
     table.tag("one")
-    table.branch_off("audit")
+    table.branch("audit")
     commits.append(table.operations, [data_file(table, [2])], branch="audit")
     commits.append(table.operations, [data_file(table, [3])])
     audit = lakebed.open(tmp_path / "t", {"branch": "audit"})

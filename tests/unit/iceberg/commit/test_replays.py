@@ -76,7 +76,7 @@ def test_expiry_keeps_writers_known_that_no_property_remembers(table: IcebergTab
 
 def test_each_branch_has_commits_of_its_own(table: IcebergTable) -> None:
     table.write(rows((0, "a", 0)))
-    table.branch_off("audit")
+    table.branch("audit")
     audit = lakebed.open(table.location, {"branch": "audit"})
     assert isinstance(audit, IcebergTable)
     commit(table, "job", 4, (1, "a", 1))

@@ -71,7 +71,7 @@ def test_numbers_ages_and_refs_keep_snapshots(tmp_path: Path) -> None:
     assert ids(table, as_of="tag:first") == [1, 2, 3]
     assert {kept.reason for kept in done.kept} == {"branch main is at it", "tag first is at it"}
     table.delete_tag("first")
-    table.branch_off("side", old[0])
+    table.branch("side", old[0])
     assert table.expire(options=ALL).expired == ()  # D20: the head of a branch stays, however old
     change_metadata(table.operations, lambda m: ([], [{
         "action": "set-snapshot-ref", "ref-name": "side", "type": "branch", "snapshot-id": old[0], "max-ref-age-ms": 1,

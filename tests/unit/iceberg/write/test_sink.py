@@ -145,7 +145,7 @@ def test_a_batch_of_a_stream_is_committed_once(table: IcebergTable) -> None:
 
 def test_a_write_to_a_branch_leaves_main_alone(table: IcebergTable) -> None:
     table.write(rows((1, "a", 1)))
-    table.branch_off("audit")
+    table.branch("audit")
     audit = lakebed.open(table.location, {"branch": "audit"})
     audit.write(rows((1, "a", 2)), "upsert")
     assert held(table) == [(1, "a", 1)]

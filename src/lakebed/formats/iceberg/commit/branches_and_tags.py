@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import datetime
+
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
-from lakebed.formats.iceberg.snapshot import Position, snapshot_at
+from lakebed.formats.iceberg.snapshot import Position, ancestors, iso_time, snapshot_at
+from lakebed.model.refs import Ref
+
+_AGE = "max-ref-age-ms"
 
 
-def create_tag(operations: TableOperations, name: str, position: Position, branch: str) -> int:
+def list_refs(metadata: TableMetadata) -> list[Ref]:
+    """The branches and tags of a table."""
+    refs: list[Ref] = []
+    for ref in metadata.refs.values():
+        snapshot = metadata.snapshots.get(ref.snapshot_id)
+        kind, age = "branch" if ref.is_branch else "tag", ref.max_ref_age_ms
+        ends = "" if snapshot is None or age is None else iso_time(snapshot.timestamp_ms + age)
+        refs.append(Ref(ref.name, kind, str(ref.snapshot_id), ends))
+    return sorted(refs, key=lambda ref: (ref.kind, ref.name))
+
+
+def create_tag(
+    operations: TableOperations, name: str, position: Position, branch: str, age: datetime.timedelta | None = None
+) -> int:
     """Create a tag for a snapshot, or for the head of the branch when the position is None. Returns the snapshot's id.
 
-    UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
+    An expiry removes the tag when the snapshot is older than `age`; None: as the table says. UsageError for a name that
+    is taken, NotInHistoryError when there is no such snapshot.
     """
-    return _create(operations, name, position, branch, "tag")
+    return _create(operations, name, position, branch, "tag", age)
 
 
 def create_branch(operations: TableOperations, name: str, position: Position, branch: str) -> int:
@@ -45,7 +64,41 @@ def delete_ref(operations: TableOperations, name: str, is_branch: bool) -> None:
     change_metadata(operations, decide)
 
 
-def _create(operations: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
+def fast_forward(operations: TableOperations, branch: str, to: str) -> None:
+    """Put a branch at the head of another one. UsageError unless its own head is an ancestor of that."""
+
+    def decide(metadata: TableMetadata) -> MetadataChange:
+        head, target = metadata.head(branch), metadata.head(to)
+        if target is None:
+            raise NotInHistoryError(f"branch {to!r} has no snapshot", table=operations.name, todo="Commit to it first")
+        if head is not None and head not in ancestors(metadata, target):
+            raise UsageError(
+                f"branch {branch!r} has snapshots that {to!r} does not have",
+                table=operations.name,
+                todo=f"Roll {branch!r} back to a snapshot of {to!r} first",
+            )
+        if head == target:
+            return [], []
+        update = {
+            "action": "set-snapshot-ref",
+            "ref-name": branch,
+            "type": "branch",
+            "snapshot-id": target.snapshot_id,
+        }
+        before = head.snapshot_id if head is not None else None
+        return [ref_is(branch, before), ref_is(to, target.snapshot_id)], [update]
+
+    change_metadata(operations, decide)
+
+
+def _create(
+    operations: TableOperations,
+    name: str,
+    position: Position,
+    branch: str,
+    word: str,
+    age: datetime.timedelta | None = None,
+) -> int:
     snapshot_ids: list[int] = []
 
     def decide(metadata: TableMetadata) -> MetadataChange:
@@ -63,6 +116,7 @@ def _create(operations: TableOperations, name: str, position: Position, branch: 
             "ref-name": name,
             "type": word,
             "snapshot-id": snapshot.snapshot_id,
+            **({} if age is None else {_AGE: max(1, age // datetime.timedelta(milliseconds=1))}),
         }
         return [ref_is(name, None)], [update]
 

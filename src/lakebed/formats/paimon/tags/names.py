@@ -23,8 +23,9 @@ from lakebed.formats.paimon.tags.success_file import SuccessFile
 from lakebed.kernel import clock
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.files import PutOutcome
-from lakebed.kernel.options import Options, duration_ms
+from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
+from lakebed.verbs.table import Span, checked_span
 
 _LOG = redacting_logger("lakebed.paimon")
 
@@ -38,7 +39,7 @@ class Tags:
     options: Options
     given: Iterable[str]
 
-    def create(self, name: str, tagged: Snapshot | None, time_retained: str | datetime.timedelta | None = None) -> None:
+    def create(self, name: str, tagged: Snapshot | None, time_retained: Span = None) -> None:
         """Name a snapshot. `time_retained` is how long the tag lives; None: as `tag.default-time-retained` says.
 
         UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot.
@@ -50,7 +51,7 @@ class Tags:
             raise UsageError(
                 f"{name!r} cannot name a tag", table=store.location, todo="Use letters, not a number or a path"
             )
-        lifetime = self._lifetime(time_retained)
+        lifetime = self._lifetime if time_retained is None else checked_span(time_retained)
         self._refuse_second(name, tagged)
         callbacks = self.callbacks()  # one that cannot be made fails before there is a tag
         outcome = self.put(name, tagged, lifetime)
@@ -64,7 +65,7 @@ class Tags:
 
     def create_if_free(self, name: str, tagged: Snapshot) -> bool:
         """Name a snapshot, unless the name is in use. Returns whether there is such a tag now."""
-        outcome = self.put(name, tagged, self._lifetime(None))
+        outcome = self.put(name, tagged, self._lifetime)
         if outcome is PutOutcome.CREATED:
             self._call(self.callbacks(), lambda callback: callback.notify_creation(name, tagged.id))
         return outcome is not PutOutcome.UNKNOWN
@@ -74,7 +75,7 @@ class Tags:
         path, store = tag_path(self.history.branch, name), self.history.store
         if store.exists(path):
             self.delete(name)
-        if self.put(name, tagged, self._lifetime(None)) is not PutOutcome.UNKNOWN:
+        if self.put(name, tagged, self._lifetime) is not PutOutcome.UNKNOWN:
             self._call(self.callbacks(), lambda callback: callback.notify_creation(name, tagged.id))
 
     def put(self, name: str, tagged: Snapshot, lifetime: datetime.timedelta | None) -> PutOutcome:
@@ -120,19 +121,11 @@ class Tags:
         for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.history.store.location, note)
 
-    def _lifetime(self, given: str | datetime.timedelta | None) -> datetime.timedelta | None:
-        """How long a new tag lives; None: until it is deleted."""
-        if isinstance(given, datetime.timedelta):
-            if given < datetime.timedelta():
-                raise UsageError(f"a tag cannot live for {given}", todo="Give a time from now on")
-            return given
-        try:
-            millis = self.options[tag_options.TAG_TIME] if given is None else duration_ms(given)
-            return None if millis is None else datetime.timedelta(milliseconds=millis)
-        except (ValueError, KeyError, AttributeError, OverflowError) as error:
-            raise UsageError(
-                f"{given!r} is not how long a tag lives", todo="Give a duration such as 7 d, or a timedelta"
-            ) from error
+    @property
+    def _lifetime(self) -> datetime.timedelta | None:
+        """How long new tags live; None: until they are deleted."""
+        millis = self.options[tag_options.TAG_TIME]
+        return None if millis is None else datetime.timedelta(milliseconds=millis)
 
     def _refuse_second(self, name: str, tagged: Snapshot) -> None:
         """UsageError for the name of an automatic tag on a snapshot that has one: Paimon's engines fail on both."""

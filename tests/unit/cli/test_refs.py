@@ -1,0 +1,81 @@
+"""`lakebed tag`, `lakebed branch` and `lakebed refs`, on tables of every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from tests.unit.cli.test_alter import lake
+
+ROW = pa.table({"id": pa.array([1], pa.int64())})
+
+
+@pytest.fixture(params=["hudi", "paimon", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> lakebed.Table:
+    table = lakebed.create(tmp_path / "t", request.param, ROW.schema, *([["id"]] if request.param == "hudi" else []))
+    table.write(ROW)
+    table.write(ROW, mode="upsert" if request.param == "hudi" else "append")
+    return table
+
+
+def test_tags(table: lakebed.Table, capsys: pytest.CaptureFixture[str]) -> None:
+    first, last = (instant.time for instant in (table.history()[0], table.history()[-1]))
+    assert lake("tag", table.location, "old", "--at", first) == 0
+    assert lake("tag", table.location, "new", "--json") == 0
+    assert said(capsys) == {
+        "table": table.location,
+        "format": table.format,
+        "kind": "tag",
+        "name": "new",
+        "action": "made",
+    }
+    assert lake("tag", table.location, "--json") == 0
+    tags = {ref["name"]: ref["instant"] for ref in said(capsys)["refs"]}
+    assert tags == {"old": first, "new": last}
+    assert lake("tag", table.location, "old", "--delete") == 0 and lake("refs", table.location) == 0
+    out = capsys.readouterr().out
+    assert "new" in out and "old" not in out
+    assert lake("tag", table.location, "old", "--delete", "--json") == 1
+    assert said(capsys)["error"]["kind"] == "NotInHistoryError"
+    wrong = (["--delete"], ["--at", "1"], ["x", "--delete", "--at", "1"], ["new"], ["x", "--time-retained", "soon"])
+    assert [lake("tag", table.location, *words) for words in wrong] == [2] * len(wrong)
+    code = lake("tag", table.location, "short", "--time-retained", "7d")
+    assert code == (2 if table.format == "hudi" else 0)
+    if code == 0:
+        ends = {ref.name: ref.ends for ref in table.refs()}
+        assert ends["short"] and not ends["new"]
+
+
+def test_branches(table: lakebed.Table, capsys: pytest.CaptureFixture[str]) -> None:
+    table.tag("here")
+    code = lake("branch", table.location, "b", "--at", "tag:here")
+    if table.format == "hudi":
+        assert code == 1
+        return
+    lakebed.open(table.location, {"branch": "b"}).write(ROW)
+    assert lake("branch", table.location, "b", "--fast-forward", "--json") == code == 0
+    capsys.readouterr()
+    assert lake("branch", table.location, "--json") == 0
+    refs = {ref["name"]: ref["instant"] for ref in said(capsys)["refs"]}
+    assert refs["b"] == refs["main"] and [*refs] == ["b", "main"]
+    assert lakebed.open(table.location).read().read_all().num_rows == 3
+    table.write(ROW)
+    if table.format == "iceberg":
+        assert lake("branch", table.location, "b", "--fast-forward") == 2  # main has gone on
+    assert lake("branch", table.location, "b", "--delete") == 0
+    assert lake("branch", table.location, "b", "--delete") == 1
+    assert (
+        lake("branch", table.location, "b", "--fast-forward", "--delete")
+        == lake("branch", table.location, "--at", "x")
+        == 2
+    )
+    assert [ref.name for ref in table.refs() if ref.kind == "branch"] == ["main"]
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
