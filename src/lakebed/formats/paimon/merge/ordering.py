@@ -16,17 +16,22 @@ import pyarrow.compute as pc
 
 from lakebed.kernel.arrays import Int32s, Int64s
 
+_LEAST_RUN = 4096
+"""Sorted runs of so many rows are merged faster than their rows are sorted."""
+
 
 def sort_order(keys: Sequence[pa.Array], then: Sequence[tuple[pa.Array, bool]] = ()) -> Int64s:
     """The positions of rows in merge order; rows that are equal in all columns keep their order.
 
     Rows are sorted by `keys`, ascending as Java compares them, and then by the columns of `then`, each given with
-    whether it descends.
+    whether it descends. Rows that come as a few sorted runs, the oldest first, take a fraction of the time where the
+    key is one number.
     """
-    if len(keys) == 1 and not then:
-        numbers = _as_integers(keys[0])
-        if numbers is not None:
-            return _integer_order(numbers)
+    numbers = _as_integers(keys[0]) if len(keys) == 1 else None
+    if numbers is not None:
+        arrived = _integer_order(numbers)
+        if not then or _arrived_in_order(numbers, arrived, then):
+            return arrived
     columns: list[pa.Array] = []
     orders: list[str] = []
     for column, descends in [*((key, False) for key in keys), *then]:
@@ -108,10 +113,15 @@ def _as_integers(column: pa.Array) -> Int64s | Int32s | None:
 
 
 def _integer_order(numbers: Int64s | Int32s) -> Int64s:
-    """A stable order from numpy's fast unstable sort: equal numbers are put back in order of arrival afterwards."""
+    """A stable order. Sorted runs are merged; others take numpy's fast unstable sort, and equal numbers are put back in
+    order of arrival afterwards."""
     rows = len(numbers)
-    if rows < 2 or (numbers[1:] >= numbers[:-1]).all():
+    descents = int(np.count_nonzero(numbers[1:] < numbers[:-1]))
+    if not descents:
         return np.arange(rows, dtype=np.int64)
+    if descents < rows // _LEAST_RUN:
+        merged: Int64s = np.argsort(numbers, kind="stable")
+        return merged
     order: Int64s = np.argsort(numbers)
     ordered = numbers[order]
     is_new = ordered[1:] != ordered[:-1]
@@ -120,3 +130,14 @@ def _integer_order(numbers: Int64s | Int32s) -> Int64s:
     run = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_new, dtype=np.int64)])
     stable: Int64s = np.sort(run * rows + order) - run * rows
     return stable
+
+
+def _arrived_in_order(numbers: Int64s | Int32s, order: Int64s, then: Sequence[tuple[pa.Array, bool]]) -> bool:
+    """Whether the rows of each number already stand in the order of `then`, which is the case for sorted runs that were
+    written one after the other. False where `then` has more than one ascending column of integers."""
+    values = _as_integers(then[0][0]) if len(then) == 1 and not then[0][1] else None
+    if values is None:
+        return False
+    ordered = numbers[order]
+    newer = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    return bool((values[order[newer]] >= values[order[newer - 1]]).all())

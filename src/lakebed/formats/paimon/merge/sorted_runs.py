@@ -71,8 +71,8 @@ class _Head:
         less: pa.ChunkedArray | None = None
         for name, value in zip(reversed(self._keys), reversed(bound), strict=True):
             column = self._rows.column(name)
-            lower, same = _compared(column, value)
-            less = lower if less is None else pc.or_(lower, pc.and_(same, less))
+            lower = _lower(column, value)
+            less = lower if less is None else pc.or_(lower, pc.and_(_same(column, value), less))
         count = pc.sum(less).as_py() or 0
         taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
         return taken
@@ -84,9 +84,15 @@ class _Head:
         return taken
 
 
-def _compared(column: pa.ChunkedArray, value: pa.Scalar) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Whether each value of a column is less than a value, and whether it is equal. NaN is the greatest number."""
-    if pa.types.is_floating(column.type) and value.as_py() != value.as_py():
-        nan = pc.is_nan(column)
-        return pc.invert(nan), nan
-    return pc.less(column, value), pc.equal(column, value)
+def _lower(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """Whether each value of a column is less than a value. NaN is the greatest number."""
+    return pc.invert(pc.is_nan(column)) if _is_nan(column, value) else pc.less(column, value)
+
+
+def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """Whether each value of a column is equal to a value. NaN is equal to itself."""
+    return pc.is_nan(column) if _is_nan(column, value) else pc.equal(column, value)
+
+
+def _is_nan(column: pa.ChunkedArray, value: pa.Scalar) -> bool:
+    return pa.types.is_floating(column.type) and value.as_py() != value.as_py()
