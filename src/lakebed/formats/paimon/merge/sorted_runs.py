@@ -95,4 +95,4 @@ def _same(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
 
 
 def _is_nan(column: pa.ChunkedArray, value: pa.Scalar) -> bool:
-    return pa.types.is_floating(column.type) and value.as_py() != value.as_py()
+    return bool(pa.types.is_floating(column.type) and value.as_py() != value.as_py())

@@ -1,7 +1,8 @@
 """The task of a read: the rows of one bucket, its sorted runs merged by key.
 
-Rules: Paimon's MergeFileSplitRead (merge on read) and RawFileSplitRead. Memory holds one section of overlapping files
-at a time. A section of one file is streamed. A remote store is asked for the files ahead, those of all sections.
+Rules: Paimon's MergeFileSplitRead (merge on read) and RawFileSplitRead. Sections of overlapping files are read one
+after the other, a batch of each sorted run at a time. A remote store is asked for the files ahead, those of all
+sections.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField, arrow_schema
-from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
-from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
-from lakebed.formats.paimon.options import split_names
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField
 from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.evolution import row_ranges
 from lakebed.formats.paimon.read.evolution_task import EvolvedRows
 from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.read.merging import SectionMerge
 from lakebed.formats.paimon.read.row_tracking import fields_of_file, numbered
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.read.split import PaimonSplit
@@ -75,11 +74,9 @@ class BucketReader:
             for section in groups:
                 if len(section) == 1:
                     yield from source.batches(section[0], names, (SEQUENCE_FIELD, KIND_FIELD))
-                elif (merged := self._merged(source, section, names)) is not None:
-                    rows, winners = merged
-                    values = rows.select(names_read)
-                    for start in range(0, len(winners), _BATCH_ROWS):
-                        yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
+                    continue
+                for rows, winners in self._merged(source, section, names):
+                    yield from _batches_of(rows.select(names_read), winners)
 
     def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         if self.options[opt.DATA_EVOLUTION]:
@@ -129,52 +126,18 @@ class BucketReader:
             yield batch.filter(_is_add(batch.column(VALUE_KIND))).select(list(self.needed))
 
     def _merge_section(self, source: _BucketFiles, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
-        merged = self._merged(source, section, self.needed)
-        if merged is None:
-            return
-        rows, winners = merged
-        kinds = rows.column(VALUE_KIND).to_numpy()[winners]
-        winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
-        values = rows.select(list(self.needed))
-        for start in range(0, len(winners), _BATCH_ROWS):
-            yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
+        for rows, winners in self._merged(source, section, self.needed):
+            kinds = rows.column(VALUE_KIND).to_numpy()[winners]
+            winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
+            yield from _batches_of(rows.select(list(self.needed)), winners)
 
     def _merged(
         self, source: _BucketFiles, section: Sequence[DataFileMeta], columns: Sequence[str]
-    ) -> tuple[pa.Table, Int64s] | None:
-        """The rows of overlapping files, and the positions of those that win, in key order, deletes included. None
-        where the files have no row."""
-        sequence_fields = split_names(self.options[opt.SEQUENCE_FIELD])
-        keys = self.schema.trimmed_primary_keys
-        engine = merge_function(self.schema, self.options)
-        wanted = engine.needs({*columns}) | {*keys, *sequence_fields}
-        names = tuple(name for name in self.schema.names if name in wanted)
-        tables = [
-            pa.Table.from_batches(
-                source.batches(file, names, (SEQUENCE_FIELD, KIND_FIELD)),
-                schema=arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *self.schema.project(names)]),
-            )
-            for file in section
-        ]
-        levels = np.repeat([file.level for file in section], [len(table) for table in tables]).astype(np.int8)
-        rows = pa.concat_tables(tables).combine_chunks()
-        if not len(rows):
-            return None
-        descending = self.options[opt.SEQUENCE_ORDER] == "descending"
-        sequence = [(rows.column(name).chunk(0), descending) for name in sequence_fields]
-        sequence.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
-        key_columns = [rows.column(name).chunk(0) for name in keys]
-        order = sort_order(key_columns, sequence)
-        sorted_places = pa.array(order)
-        runs = key_runs([column.take(sorted_places) for column in key_columns])
-        if Lookup.of(self.options).merges_once:
-            counted = counting(levels[order], runs)
-            order, runs = order[counted], kept_runs(counted, runs)[1]
-            sorted_places = pa.array(order)
-        if self.options[opt.MERGE_ENGINE] == "deduplicate":
-            return rows, order[runs.last]
-        rows = engine.merge(rows.take(sorted_places).combine_chunks(), runs).combine_chunks()
-        return rows, np.arange(len(rows))
+    ) -> Iterator[tuple[pa.Table, Int64s]]:
+        """The rows of overlapping files, and the positions of those that win, in key order, deletes included."""
+        merge = SectionMerge(self.schema, self.options)
+        names = merge.needs(columns)
+        return merge.merged(section, lambda file: source.batches(file, names, (SEQUENCE_FIELD, KIND_FIELD)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +181,12 @@ def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[p
 
 
 def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
-    if values.num_columns:
-        yield from values.take(pa.array(winners)).to_batches()
-    elif len(winners):
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(winners), pa.struct([])))
+    for start in range(0, len(winners), _BATCH_ROWS):
+        positions = winners[start : start + _BATCH_ROWS]
+        if values.num_columns:
+            yield from values.take(pa.array(positions)).to_batches()
+        else:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(positions), pa.struct([])))
 
 
 def _is_add(kinds: pa.Array) -> pa.Array:
