@@ -56,9 +56,7 @@ def test_runs_in_memory_and_from_files_give_the_same_rows(
 ) -> None:  # fmt: skip
     table = _table(tmp_path / "t", kind, {**options, "target-file-size": "2 kb"})
     expected = {}
-    for number, keys in enumerate(
-        [range(900), range(100, 500, 3), range(0, 1200, 7), range(450, 460)]
-    ):
+    for number, keys in enumerate([range(900), range(100, 500, 3), range(0, 1200, 7), range(450, 460)]):
         table.write(_rows(kind, keys, number), "upsert")
         expected |= dict.fromkeys(_rows(kind, keys, number)["k"].to_pylist(), number)
         if number == 1:
