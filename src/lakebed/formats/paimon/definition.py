@@ -23,6 +23,7 @@ from lakebed.formats.paimon.codec.types import (
     DataField,
     arrow_type,
 )
+from lakebed.formats.paimon.file_indexes import FileIndexRules
 from lakebed.formats.paimon.large_values import refuse_large_values
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.unserved import Use, refuse_options
@@ -110,6 +111,7 @@ def check_options(schema: TableSchema, options: Options, table: str) -> None:
         for name in split_names(options[key]):
             if name not in schema.names:
                 raise opt.refuse(key, options[key], f"the table has no column {name!r}")
+    FileIndexRules.of(schema, options.raw, 0, table)
     kind_column = options[opt.ROWKIND_FIELD]
     if kind_column and schema.field(kind_column).type.root not in ("VARCHAR", "CHAR"):
         raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is not a text")

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
+INDEX_SUFFIX = ".index"
+"""The ending of an index file beside a data file."""
 OWN_FOLDER = ".lakebed"
 """The folder of lakebed's own files in a table. Paimon's engines ignore it."""
 STAGING_FOLDER = f"{OWN_FOLDER}/staging"

@@ -154,6 +154,15 @@ THIN_MODE = Option(
 STATS_MODE = Option(
     "metadata.stats-mode", str, "truncate(16)", "Statistics in manifests: none, counts, full or truncate(N)."
 )
+FILE_INDEX_READ = Option(
+    "file-index.read.enabled", boolean, True, "Ask the indexes of data files which of them cannot match a condition."
+)
+FILE_INDEX_THRESHOLD = Option(
+    "file-index.in-manifest-threshold",
+    memory_size,
+    500,
+    "Bytes of a data file's indexes up to which they are stored in the manifest.",
+)
 MANIFEST_TARGET_SIZE = Option("manifest.target-file-size", memory_size, 8 << 20, "Bytes at which a manifest is full.")
 MANIFEST_MERGE_COUNT = Option(
     "manifest.merge-min-count", at_least(1), 30, "How many small manifests there must be before they are merged."

@@ -26,7 +26,8 @@ class Facts:
 
     `lower` and `upper` are inclusive bounds, null where they are unknown; NaN lies outside of them. `nulls`, `values`
     and `nans` say whether there may be nulls, other values, and NaN among these. `bucket`, where given, hashes an array
-    of values to the numbers in `buckets`, which are null where they are unknown.
+    of values to the numbers in `buckets`, which are null where they are unknown. `may_relate`, where given, says where
+    a value may stand in a relation (`equal`, `less_equal`, ...) to one of some constants, by an index of the values.
     """
 
     lower: pa.Array
@@ -36,6 +37,7 @@ class Facts:
     nans: Bools
     bucket: Callable[[pa.Array], pa.Array] | None = None
     buckets: pa.Array | None = None
+    may_relate: Callable[[str, pa.Array], Bools] | None = None
 
     @classmethod
     def constant(cls, values: pa.Array, unknown: Bools) -> Facts:
@@ -49,12 +51,31 @@ class Facts:
         return cls(bounds, bounds, ~valid | unknown, valid | unknown, nans & unknown)
 
 
+_OPPOSITE = {
+    "equal": "not_equal",
+    "not_equal": "equal",
+    "less": "greater_equal",
+    "greater_equal": "less",
+    "greater": "less_equal",
+    "less_equal": "greater",
+}
+"""Each comparison, and the one that is true where it is false."""
+
 Known: TypeAlias = Callable[[tuple[str, ...]], Sequence[Facts]]
 """The facts of a column by its path, from each source that has some; none when nothing is known of it."""
 
 
 def compare(function: str, facts: Facts, value: pa.Scalar) -> Answer:
     """A comparison of the column with a constant. With null it is null; with NaN it may be anything."""
+    true, false = _compare(function, facts, value)
+    if facts.may_relate is None or not value.is_valid:
+        return true, false
+    values = pa.repeat(value, 1)
+    related = facts.may_relate(function, values), facts.may_relate(_OPPOSITE[function], values)
+    return true & related[0], false & (related[1] | facts.nans)
+
+
+def _compare(function: str, facts: Facts, value: pa.Scalar) -> Answer:
     if not value.is_valid:
         return np.zeros_like(facts.values), np.zeros_like(facts.values)
     if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
@@ -108,6 +129,8 @@ def is_in(facts: Facts, values: pa.Array, skip_nulls: bool, most: int) -> Answer
     else:
         for value in members:
             true |= _within(facts, value)
+    if facts.may_relate is not None and len(members) <= most:
+        true = true & facts.may_relate("equal", members)
     nulls = facts.nulls if can_match_nulls else np.zeros_like(true)
     return (true & facts.values) | nulls, facts.values | facts.nulls
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.file_indexes import indexed_columns
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.unserved import Use, refuse_options
 
@@ -90,6 +91,11 @@ def renamed_options(options: Mapping[str, str], old: str, new: str) -> dict[str,
             raise UnsupportedError(
                 f"column {old!r} cannot be renamed", why=f"the option {key!r} names it, and Paimon would lose it there"
             )
+    if old in indexed_columns(options):
+        raise UnsupportedError(
+            f"column {old!r} cannot be renamed",
+            why="an option file-index.….columns names it, and Paimon would lose it there",
+        )
     renamed: dict[str, str] = {}
     for key, value in options.items():
         parts = key.split(".")

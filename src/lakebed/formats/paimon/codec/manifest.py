@@ -59,6 +59,11 @@ class DataFileMeta:
     write_cols: tuple[str, ...] | None = None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the file and of those beside it that belong to it."""
+        return (self.file_name, *self.extra_files)
+
+    @property
     def stated(self) -> Stated:
         """The size in bytes and the row count that the manifest states for the file."""
         return Stated(self.file_size, self.row_count)

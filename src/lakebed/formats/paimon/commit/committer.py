@@ -170,7 +170,7 @@ class Committer:
         return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE, *afterwards("files of the replay stay", clean)))
 
     def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
-        paths = [f"{message.folder}/{file.file_name}" for message in messages for file in message.written_files()]
+        paths = [f"{m.folder}/{name}" for m in messages for file in m.written_files() for name in file.names]
         for path, exists in zip(paths, self._store.together(self._store.exists, paths), strict=True):
             if not exists:
                 raise NotInHistoryError(

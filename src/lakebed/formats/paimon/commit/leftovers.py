@@ -19,7 +19,7 @@ def remove_files(store: Store, messages: Iterable[PaimonMessage], keep: Iterable
     for message in messages:
         for file in message.written_files():
             if file.file_name not in kept:
-                paths += [f"{message.folder}/{name}" for name in (file.file_name, *file.extra_files)]
+                paths += [f"{message.folder}/{name}" for name in file.names]
         paths += [index_path(entry.file_name) for entry in message.written_index_files() if entry.file_name not in kept]
     with suppress(StorageError):
         store.delete_many(paths)

@@ -281,7 +281,7 @@ class UnusedFiles:
 
     def _paths(self, entry: ManifestEntry) -> Iterable[str]:
         folder = self._folder(entry.partition, entry.bucket)
-        return [f"{folder}/{name}" for name in (entry.file.file_name, *entry.file.extra_files)]
+        return [f"{folder}/{name}" for name in entry.file.names]
 
     def _folder(self, partition: bytes, bucket: int) -> str:
         if self._folders is None:

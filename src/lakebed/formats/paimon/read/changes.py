@@ -35,7 +35,6 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.change_task import ChangeReader, KindColumn
 from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.plan import ReadRequest, deletion_files
-from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.read.range import Mode, Range, option_range, position_range
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
 from lakebed.formats.paimon.read.split import ChangeSplit, DeletionFile, How, Only, PaimonSplit, Step
@@ -246,7 +245,7 @@ class Steps:
         """The entries whose files may have rows that are asked for."""
         request, chosen = self.request, list(entries)
         check_keys(request.history, request.schema, chosen)
-        return kept_entries(chosen, request.predicate, request.schema)
+        return request.pruning.kept(chosen, request.predicate)
 
     def _new_round(self) -> list[Step]:
         self._rounds.append([])

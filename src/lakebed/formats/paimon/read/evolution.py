@@ -17,7 +17,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField
 from lakebed.formats.paimon.layout import bucket_folder
 from lakebed.formats.paimon.partitions import PartitionFolders
-from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.read.pruning import Pruning
 from lakebed.formats.paimon.read.row_tracking import TRACKING_COLUMNS, fields_of_file
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.splits import Deletions, part_begins
@@ -88,12 +88,11 @@ def row_ranges(files: Iterable[DataFileMeta], table: str) -> list[RowRange]:
     return [_range(group, table) for group in groups]
 
 
-def kept_ranges(
-    entries: Sequence[ManifestEntry], predicate: Node | None, schema: TableSchema, table: str
-) -> list[ManifestEntry]:
+def kept_ranges(entries: Sequence[ManifestEntry], predicate: Node | None, pruning: Pruning) -> list[ManifestEntry]:
     """The entries of the ranges that may have a row that the predicate keeps.
 
-    Statistics count only where a range has one file: in others, values of a newer file may have replaced them.
+    Statistics and indexes count only where a range has one file: in others, values of a newer file may have replaced
+    them, and columns that the first one lacks may be there.
     """
     if predicate is None:
         return list(entries)
@@ -103,13 +102,14 @@ def kept_ranges(
     members: dict[str, list[ManifestEntry]] = {}
     standing: list[ManifestEntry] = []
     for of_bucket in buckets.values():
-        for group in row_ranges((entry.file for entry in of_bucket.values()), table):
+        for group in row_ranges((entry.file for entry in of_bucket.values()), pruning.table):
             anchor = of_bucket[group.anchor.file_name]
             members[anchor.file.file_name] = [of_bucket[file.file_name] for file in group.all_files]
             if len(group.all_files) > 1:
-                anchor = replace(anchor, file=replace(anchor.file, value_stats_cols=(), embedded_index=None))
+                unknown = replace(anchor.file, value_stats_cols=(), embedded_index=None, schema_id=pruning.schema.id)
+                anchor = replace(anchor, file=unknown)
             standing.append(anchor)
-    return [entry for one in kept_entries(standing, predicate, schema) for entry in members[one.file.file_name]]
+    return [entry for one in pruning.kept(standing, predicate) for entry in members[one.file.file_name]]
 
 
 def range_splits(

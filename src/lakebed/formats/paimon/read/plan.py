@@ -23,7 +23,7 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.evolution import kept_ranges, range_splits
 from lakebed.formats.paimon.read.keys import check_keys
-from lakebed.formats.paimon.read.pruning import PartitionFilter, kept_entries
+from lakebed.formats.paimon.read.pruning import PartitionFilter, Pruning
 from lakebed.formats.paimon.read.row_tracking import with_tracking
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.splits import Deletions, bucket_splits, skips_level_0
@@ -77,12 +77,25 @@ class ReadRequest:
         return with_tracking(self.schema, self.options)
 
     @property
+    def pruning(self) -> Pruning:
+        """How files that cannot match the predicate are ruled out."""
+        engine, no_level_0 = self.options[opt.MERGE_ENGINE], skips_level_0(self.schema, self.options)
+        return Pruning(
+            self.schema,
+            self.history.schema,
+            self.table,
+            self.options[opt.FILE_INDEX_READ],
+            engine not in ("deduplicate", "first-row"),
+            no_level_0,
+        )
+
+    @property
     def reader(self) -> BucketReader:
         """The function that reads the rows of one split."""
         schema, used = self.readable, {*self.columns, *columns_of(self.predicate)}
         names = schema.names
         needed = tuple(name for name in names if name in used or (not used and name == names[0]))
-        return BucketReader(self.history, schema, self.options, self.columns, needed, self.predicate)
+        return BucketReader(self.history, schema, self.options, self.columns, needed, self.predicate, self.pruning)
 
 
 def plan_snapshot(
@@ -133,11 +146,10 @@ def plan_files(
     folders = PartitionFolders.of(history.store, schema, options)
     splits: Sequence[PaimonSplit]
     if options[opt.DATA_EVOLUTION]:
-        splits = tuple(
-            range_splits(kept_ranges(entries, predicate, schema, request.table), deletions, folders, options)
-        )
+        splits = tuple(range_splits(kept_ranges(entries, predicate, request.pruning), deletions, folders, options))
     else:
-        splits = bucket_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options)
+        kept = request.pruning.kept(entries, predicate, whole_buckets=True)
+        splits = bucket_splits(kept, deletions, folders, schema, options)
     return ReadPlan(
         arrow_schema(request.readable.project(request.columns)),
         splits,

@@ -1,40 +1,105 @@
-"""Rules out files that cannot match a predicate, by their partition values, the statistics in manifests, and their
-buckets (`bucket_facts`).
+"""Rules out files that cannot match a predicate, by their partition values, the statistics in manifests, their buckets
+(`bucket_facts`) and their file indexes (`index_facts`).
 
-In a table with a primary key, only the statistics of key columns count. A file whose other columns do not match may
-still have the newest version of a row, and without it the read would return an older version that does match.
+Rules: Paimon's AppendOnlyFileStoreScan and KeyValueFileStoreScan. In a table with a primary key, only what is known of
+key columns rules a single file out. A file whose other columns do not match may still have the newest version of a row,
+and without it the read would return an older version that does match. What is known of other columns counts where each
+key is in one file of its bucket only. It also counts where no file of a bucket can match, if merges make no new values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats.paimon.codec.manifest import ManifestEntry, ManifestFileMeta
 from lakebed.formats.paimon.codec.row_fields import row_fields
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import ROW_ID, DataField, arrow_type
+from lakebed.formats.paimon.codec.types import ROW_ID
 from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.read.bucket_facts import bucket_facts
+from lakebed.formats.paimon.read.index_facts import FileIndexes
 from lakebed.formats.paimon.read.row_tracking import row_id_facts
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.formats.paimon.read.stats_facts import SchemaOf, key_facts, range_facts, value_facts
+from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import columns_of
 
 
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """How the files of a read are ruled out.
+
+    `schema` is the schema that is read, `schema_of` gives older ones. `indexes`: whether file indexes are asked.
+    `makes_values`: whether merges make values that no file has. `by_level`: whether all files above level 0 are read
+    without a merge.
+    """
+
+    schema: TableSchema
+    schema_of: SchemaOf
+    table: str
+    indexes: bool = True
+    makes_values: bool = True
+    by_level: bool = False
+
+    def kept(
+        self, entries: Sequence[ManifestEntry], predicate: Node | None, whole_buckets: bool = False
+    ) -> Sequence[ManifestEntry]:
+        """The entries whose files may have a row that the predicate keeps. With `whole_buckets`, `entries` has all
+        files of each bucket that are read."""
+        if predicate is None or not len(entries):
+            return entries
+        columns, keyed = Entries.of(entries), bool(self.schema.primary_keys)
+        kept = can_hold(predicate, self._facts(columns, valued=not keyed), len(entries))
+        if keyed and whole_buckets and kept.any():
+            kept &= self._kept_by_values(columns, predicate)
+        return _where(entries, kept)
+
+    def keeps_alone(self, entry: ManifestEntry, predicate: Node, index: bytes | None) -> bool:
+        """Whether a file whose rows are not merged with those of others may have a row that the predicate keeps.
+
+        `index` is the content of its index file, None where there is none.
+        """
+        beside = {} if index is None else {entry.file.file_name: index}
+        return bool(can_hold(predicate, self._facts(Entries.of([entry]), True, beside), 1)[0])
+
+    def _kept_by_values(self, entries: Entries, predicate: Node) -> Bools:
+        """Which files of a table with a primary key are kept by all their columns."""
+        can = can_hold(predicate, self._facts(entries, valued=True), len(entries))
+        if can.all():
+            return can
+        buckets, levels = entries.buckets, entries.numbers("level")
+        codes, count = buckets.codes, len(buckets.numbers)
+        low, high = np.full(count, np.iinfo(np.int32).max), np.full(count, -1)
+        np.minimum.at(low, codes, levels)
+        np.maximum.at(high, codes, levels)
+        unmerged = (np.bincount(codes, minlength=count) == 1) | ((low > 0) & (self.by_level | (low == high)))
+        stays = np.full(count, self.makes_values) | (np.bincount(codes, can, count) > 0)
+        kept: Bools = np.where(unmerged[codes], can, stays[codes])
+        return kept
+
+    def _facts(self, entries: Entries, valued: bool, beside: Mapping[str, bytes] = {}) -> _FileFacts:
+        indexes = FileIndexes(entries, self.table, beside) if valued and self.indexes else None
+        return _FileFacts(self, entries, valued, indexes)
+
+
 def kept_entries(
     entries: Sequence[ManifestEntry], predicate: Node | None, schema: TableSchema
 ) -> Sequence[ManifestEntry]:
-    """The entries whose files may have a row that the predicate keeps. `schema` is the schema that is read."""
-    if predicate is None or not len(entries):
+    """The entries of the partitions that may have a row that the predicate keeps."""
+    wanted = PartitionFilter.of(predicate, schema)
+    if wanted is None or not len(entries):
         return entries
-    kept = can_hold(predicate, _FileFacts(Entries.of(entries), schema), len(entries))
+    buckets = Entries.of(entries).buckets
+    return _where(entries, wanted.buckets(buckets.partitions, buckets.numbers)[buckets.codes])
+
+
+def _where(entries: Sequence[ManifestEntry], kept: Bools) -> Sequence[ManifestEntry]:
     if isinstance(entries, Entries):
         return entries.kept(kept)
     return [entry for entry, is_kept in zip(entries, kept.tolist(), strict=True) if is_kept]
@@ -82,96 +147,37 @@ class PartitionFilter:
             for rows in ([of_one.min_values for of_one in stats], [of_one.max_values for of_one in stats])
         )
         nulls = [of_one.null_counts[place] != 0 if place < len(of_one.null_counts) else True for of_one in stats]
-        return [_ranges_of(low, high, np.array(nulls, np.bool_), self.schema.field(path[0]))]
+        return [range_facts(low, high, np.array(nulls, np.bool_), self.schema.field(path[0]))]
 
 
 @dataclass(frozen=True, slots=True)
 class _FileFacts:
-    """What the manifests say about a column in the file of each entry."""
+    """What is known of a column in the file of each entry. `valued`: also of columns that are not in the key."""
 
+    pruning: Pruning
     entries: Entries
-    schema: TableSchema
+    valued: bool
+    indexes: FileIndexes | None
 
     def __call__(self, path: tuple[str, ...]) -> list[Facts]:
-        """The facts of a column: its partition values, or its statistics and what buckets say of it."""
-        name = path[0]
-        if path == (ROW_ID,) and name not in self.schema.names:
+        """The facts of a column: its partition values, or its statistics, buckets and indexes."""
+        schema, schema_of, name = self.pruning.schema, self.pruning.schema_of, path[0]
+        if path == (ROW_ID,) and name not in schema.names:
             return [row_id_facts(self.entries)]
-        if len(path) > 1 or name not in self.schema.names:
+        if len(path) > 1 or name not in schema.names:
             return []
-        field = self.schema.field(name)
-        if name in self.schema.partition_keys:
+        field = schema.field(name)
+        if name in schema.partition_keys:
             codes, partitions = self.entries.partitions
             rows = pa.array(partitions, pa.binary()).take(pa.array(codes))
-            return [_constant(self.schema, name, rows)]
-        facts = [*bucket_facts(self.entries, self.schema, name)]
-        if not self.schema.primary_keys:
-            facts.append(self._value_stats(field))
-        elif name in self.schema.trimmed_primary_keys:
-            keys, every = self.schema.trimmed_primary_keys, np.ones(len(self.entries), np.bool_)
-            facts.append(self._stats("key_stats", field, [(keys.index(name), len(keys), every)]))
+            return [_constant(schema, name, rows)]
+        facts = [*bucket_facts(self.entries, schema, name)]
+        if name in schema.trimmed_primary_keys:
+            facts.append(key_facts(self.entries, field, schema))
+        if self.valued:
+            facts.append(value_facts(self.entries, field, schema, schema_of))
+            facts += self.indexes.facts(field, schema, schema_of) if self.indexes else []
         return facts
-
-    def _value_stats(self, field: DataField) -> Facts:
-        """The value statistics of a column. Files of another schema, whose columns are in other places, have none."""
-        named = self.entries.table.column("value_stats_cols")
-        if named.null_count:
-            named = pc.coalesce(named, self.entries.table.column("write_cols"))
-        own = self.entries.numbers("schema_id") == self.schema.id
-        names, layouts = self.schema.names, list[tuple[int, int, Bools]]()
-        texts = one_chunk(pc.binary_join(named, "\0")).dictionary_encode("encode")
-        lists = texts.dictionary.to_pylist()
-        for code, text in enumerate(lists):
-            columns = names if text is None else text.split("\0") if text else []
-            if field.name in columns:
-                of_layout = own & (texts.indices.to_numpy() == code)
-                layouts.append((columns.index(field.name), len(columns), of_layout))
-        return self._stats("value_stats", field, layouts)
-
-    def _stats(self, which: str, field: DataField, layouts: Sequence[tuple[int, int, Bools]]) -> Facts:
-        """The least and the greatest value of a column. Each layout has the place of the column in the rows of
-        statistics, their number of fields, and the entries that have it."""
-        table, kind = self.entries.table, arrow_type(field.type)
-        nulls = np.ones(len(table), np.bool_)
-        places = np.full(len(table), -1, np.int64)
-        lows, highs, before = list[pa.Array](), list[pa.Array](), 0
-        for place, arity, of_layout in layouts:
-            mask = pa.array(of_layout)
-            stats = table.select([f"{which}_min", f"{which}_max", f"{which}_nulls"]).filter(mask)
-            for batch in stats.to_batches():
-                low, high = batch.columns[:2]
-                lows.append(row_fields(low, place, arity, field.type))
-                highs.append(row_fields(high, place, arity, field.type))
-            nulls[of_layout] = _may_be_null(stats.column(2), place)
-            places[of_layout] = np.arange(before, before + len(stats))
-            before += len(stats)
-        taken = pa.array(places, mask=places < 0)
-        low, high = (pa.chunked_array(parts, kind).take(taken).combine_chunks() for parts in (lows, highs))
-        return _ranges_of(one_chunk(low), one_chunk(high), nulls, field)
-
-
-def _may_be_null(counts: pa.ChunkedArray, place: int) -> Bools:
-    """Whether the count of nulls at a place is unknown or not 0."""
-    lengths = pc.fill_null(pc.list_value_length(counts), 0).to_numpy()
-    has = lengths > place
-    result = np.ones(len(lengths), np.bool_)
-    if has.any():
-        at = pc.list_element(counts.filter(pa.array(has)), place)
-        result[has] = pc.fill_null(pc.not_equal(at, 0), True).to_numpy()
-    return result
-
-
-def _ranges_of(low: pa.Array, high: pa.Array, nulls: Bools, field: DataField) -> Facts:
-    """Facts by bounds. Where one is unknown, so is the other, and whether there are nulls; some formats give NaN as a
-    bound."""
-    known = pc.and_(low.is_valid(), high.is_valid())
-    if pa.types.is_floating(low.type):
-        known = pc.and_(known, pc.invert(pc.fill_null(pc.or_(pc.is_nan(low), pc.is_nan(high)), False)))
-    none = pa.scalar(None, low.type)
-    anything = np.ones(len(low), np.bool_)
-    nans = np.full(len(low), field.type.root in ("FLOAT", "DOUBLE"))
-    unknown: Bools = ~known.to_numpy(zero_copy_only=False)
-    return Facts(pc.if_else(known, low, none), pc.if_else(known, high, none), nulls | unknown, anything, nans)
 
 
 def _constant(schema: TableSchema, name: str, rows: pa.Array) -> Facts:

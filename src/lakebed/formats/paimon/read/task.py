@@ -17,26 +17,31 @@ import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
-from lakebed.formats.paimon.codec.manifest import DataFileMeta
+from lakebed.formats.paimon.codec.manifest import ADD, DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField
 from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.evolution import row_ranges
 from lakebed.formats.paimon.read.evolution_task import EvolvedRows
 from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.read.index_facts import index_file
 from lakebed.formats.paimon.read.merging import SectionMerge
+from lakebed.formats.paimon.read.pruning import Pruning
 from lakebed.formats.paimon.read.row_tracking import fields_of_file, numbered
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.arrays import Int64s
-from lakebed.kernel.files import FileInfo
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.read import filtered
 
 _BATCH_ROWS = 64 << 10
+_NO_TOTAL = -1
+_INDEXES_AHEAD = 32
+"""Index files that are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class BucketReader:
     """The function of a plan that reads one split. Picklable.
 
     `columns` are the columns of the result. `needed` adds the columns that `predicate` reads; it is never empty.
+    `pruning` rules files out by the indexes beside them.
     """
 
     history: History
@@ -52,6 +58,7 @@ class BucketReader:
     columns: tuple[str, ...]
     needed: tuple[str, ...]
     predicate: Node | None
+    pruning: Pruning | None = None
 
     def __call__(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
@@ -83,6 +90,8 @@ class BucketReader:
             yield from self._evolved(split)
             return
         groups = self._sections(split)
+        if self.pruning is not None and self.predicate is not None:
+            groups = list(_matching(split, groups, self.history.store, self.pruning, self.predicate))
         with self._opened(split, [file for section in groups for file in section]) as source:
             for section in groups:
                 if len(section) > 1:
@@ -138,6 +147,37 @@ class BucketReader:
         merge = SectionMerge(self.schema, self.options)
         names = merge.needs(columns)
         return merge.merged(section, lambda file: source.batches(file, names, (SEQUENCE_FIELD, KIND_FIELD)))
+
+
+def _matching(
+    split: PaimonSplit, groups: Sequence[tuple[DataFileMeta, ...]], store: Store, pruning: Pruning, predicate: Node
+) -> Iterator[tuple[DataFileMeta, ...]]:
+    """The files that are read together, without a file that is read alone and cannot match: by its index file, and in a
+    table with a primary key by all that its manifest entry says."""
+    paths: dict[str, str] = {}
+    for group in groups:
+        name = index_file(group[0], store.location) if pruning.indexes and len(group) == 1 else None
+        if name is not None:
+            paths[group[0].file_name] = f"{split.folder}/{name}"
+    for start in range(0, len(groups), _INDEXES_AHEAD):
+        some = groups[start : start + _INDEXES_AHEAD]
+        wanted = [group[0].file_name for group in some if group[0].file_name in paths]
+        contents = store.together(lambda name: _content(store, paths[name]), wanted)
+        indexes = dict(zip(wanted, contents, strict=True))
+        for group in some:
+            index = indexes.get(group[0].file_name)
+            asked = len(group) == 1 and (index is not None or pruning.schema.primary_keys)
+            entry = ManifestEntry(ADD, split.partition, split.bucket, _NO_TOTAL, group[0])
+            if not asked or pruning.keeps_alone(entry, predicate, index):
+                yield group
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    """An index file. None where it is gone: the data file tells what became of it."""
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ class FullCompaction:
         done = compactor(BucketTask(*place, written.total_buckets, written.folder, unit, deletions, indexes))
         new = {file.file_name for file in written.new_files}
         moved = {file.file_name for file in done.compact_after} & new
-        compactor.history.store.delete_many([f"{written.folder}/{name}" for name in sorted(new - moved)])
+        unneeded = [file for file in written.new_files if file.file_name not in moved]
+        compactor.history.store.delete_many([f"{written.folder}/{name}" for file in unneeded for name in file.names])
         return replace(
             done,
             compact_before=tuple(file for file in done.compact_before if file.file_name not in new),

@@ -17,6 +17,7 @@ from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD,
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, arrow_schema, file_field
+from lakebed.formats.paimon.file_indexes import FileIndexRules
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
@@ -87,7 +88,7 @@ class BucketFiles:
             rows = self._sorted(arrivals, order)
             return BucketOutput(files, self._written(folder, names, [rows], True, arrivals.repeats))
         except BaseException:
-            self.store.delete_many([f"{folder}/{file.file_name}" for file in files])
+            self.store.delete_many([f"{folder}/{name}" for file in files for name in file.names])
             raise
 
     def sorted_run(self, arrivals: Arrivals) -> pa.Table:
@@ -148,8 +149,9 @@ class BucketFiles:
                 options.changelog_format,
                 options.changelog_stats,
             )
+        indexes = FileIndexRules() if changelog or options.postpones else options.indexes
         describe = Describer(self.schema, stats, file_format.name == "parquet", sequence)
-        return RollingWriter(FileTarget(self.store, folder, file_format, names, rolls), describe, repeats)
+        return RollingWriter(FileTarget(self.store, folder, file_format, names, rolls, indexes), describe, repeats)
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
         """The rows as they are written where nothing is sorted."""

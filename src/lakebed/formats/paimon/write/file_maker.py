@@ -96,7 +96,7 @@ class PaimonFileMaker:
 
     def remove(self, files: Sequence[StagedFile]) -> None:
         """Delete files."""
-        self.files.store.delete_many([f"{file.folder.path}/{file.meta.file_name}" for file in files])
+        self.files.store.delete_many([f"{f.folder.path}/{name}" for f in files for name in f.meta.names])
 
     def _pieces(self, run: Run) -> Iterator[pa.Table]:
         """The rows as row groups hold them."""

@@ -13,7 +13,9 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from lakebed.formats.paimon.layout import NameFactory
+from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon.file_indexes import FileIndexRules
+from lakebed.formats.paimon.layout import INDEX_SUFFIX, NameFactory
 from lakebed.formats.paimon.write.formats import (
     ENCODERS,
     Encoder,
@@ -24,6 +26,7 @@ from lakebed.formats.paimon.write.formats import (
 )
 from lakebed.kernel.files import Store
 
+_NO_INDEXES = FileIndexRules()
 _PIECES_PER_FILE = 4
 _SLACK = 64
 """A file that lacks less than this part of the target is full."""
@@ -35,26 +38,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """Where and how new files are written: the bucket's folder in a store, the format, and what makes their names.
-    `rolls` false: one file takes all rows."""
+    """Where and how new files are written: the bucket's folder in a store, the format, what makes their names, and
+    which indexes they get. `rolls` false: one file takes all rows."""
 
     store: Store
     folder: str
     format: FileFormat
     names: NameFactory
     rolls: bool = True
+    indexes: FileIndexRules = _NO_INDEXES
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile(Generic[T]):
     """A closed file: its `size` in bytes, what `describe` returned for each part of its rows in order, and the bounds
-    of text columns that its footer has."""
+    of text columns that its footer has. Its indexes are `embedded_index`, or in the file `extra_files` beside it."""
 
     name: str
     size: int
     rows: int
     parts: tuple[T, ...]
     texts: TextBounds
+    embedded_index: bytes | None = None
+    extra_files: tuple[str, ...] = ()
 
 
 class RollingWriter(Generic[T]):
@@ -98,7 +104,9 @@ class RollingWriter(Generic[T]):
         if self._open is not None:
             self._open.discard()
             self._open = None
-        return tuple(f"{self._target.folder}/{file.name}" for file in self._closed)
+        return tuple(
+            f"{self._target.folder}/{name}" for file in self._closed for name in (file.name, *file.extra_files)
+        )
 
     def _roll(self) -> None:
         if self._open is not None:
@@ -113,6 +121,7 @@ class _OpenFile(Generic[T]):
         self.name = target.names(f".{target.format.name}")
         self.parts: list[T] = []
         self._size, self._rows, self._rolls = target.format.target_size, 0, target.rolls
+        self._target, self._index = target, target.indexes.builder()
         self._block = ExitStack()
         self._sink = self._block.enter_context(target.store.open_output(f"{target.folder}/{self.name}"))
         with self.removed_on_error():
@@ -129,6 +138,8 @@ class _OpenFile(Generic[T]):
         while done < len(table) and not (done and self.is_full):
             piece = table.slice(done, self._rows_to_write(table))
             self._encoder.write(piece)
+            if self._index is not None:
+                self._index.add(piece)
             done += len(piece)
             self._rows += len(piece)
         return done
@@ -138,8 +149,32 @@ class _OpenFile(Generic[T]):
         with self.removed_on_error():
             texts = self._encoder.close()
             size = self._sink.tell()
-        self._block.close()
-        return WrittenFile(self.name, size, self._rows, tuple(self.parts), texts)
+            embedded, extra = self._close_index()
+        try:
+            self._block.close()
+        except BaseException:
+            self._target.store.delete_many([f"{self._target.folder}/{name}" for name in extra])
+            raise
+        return WrittenFile(self.name, size, self._rows, tuple(self.parts), texts, embedded, extra)
+
+    def _close_index(self) -> tuple[bytes | None, tuple[str, ...]]:
+        """The indexes as bytes for the manifest, or the name of the file that they are written to."""
+        if self._index is None:
+            return None, ()
+        try:
+            data = self._index.to_bytes()
+        except ValueError as error:
+            raise UnsupportedError(
+                "a file index cannot hold the values of a column",
+                table=self._target.store.location,
+                why=str(error),
+                todo="Leave the column out of the options file-index.….columns",
+            ) from error
+        if len(data) <= self._target.indexes.in_manifest:
+            return data, ()
+        name = f"{self.name}{INDEX_SUFFIX}"
+        self._target.store.write(f"{self._target.folder}/{name}", data)
+        return None, (name,)
 
     def discard(self) -> None:
         """Remove the file."""

@@ -11,6 +11,7 @@ from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
+from lakebed.formats.paimon.file_indexes import FileIndexRules
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.write.formats import FileFormat, of_level
@@ -50,6 +51,7 @@ class WriteOptions:
     - `table`: all options, for merge functions, partition folders and commits, which read them themselves.
     - `format`, `stats`: how data files are encoded, and which statistics manifests get of them. `changelog_format` and
       `changelog_stats`: the same of changelog files.
+    - `indexes`: the file indexes of data files.
     - `buffer_bytes`: the rows that one task holds, in bytes of Arrow data.
     - `merge_bytes`: the bytes of small files that the driver itself merges.
     - `sequence_fields`: columns that order the rows of a key, each with whether it is descending.
@@ -65,6 +67,7 @@ class WriteOptions:
     stats: StatsMode
     changelog_format: FileFormat
     changelog_stats: StatsMode
+    indexes: FileIndexRules
     data_prefix: str
     changelog_prefix: str
     thin_mode: bool
@@ -96,6 +99,7 @@ class WriteOptions:
             stats=StatsMode.parse("none" if buckets == POSTPONE_BUCKET else _stats(options, 0)),
             changelog_format=FileFormat.of(options, bool(schema.primary_keys), changelog=True),
             changelog_stats=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, 0)),
+            indexes=FileIndexRules.of(schema, options.raw, options[opt.FILE_INDEX_THRESHOLD]),
             data_prefix=options[opt.DATA_FILE_PREFIX],
             changelog_prefix=options[opt.CHANGELOG_FILE_PREFIX],
             thin_mode=options[opt.THIN_MODE],

@@ -110,6 +110,8 @@ def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, num
         creation_time=clock.now_ms(),
         delete_row_count=sum(part.deletes for part in parts),
         file_source=SOURCE_APPEND,
+        extra_files=file.extra_files,
+        embedded_index=file.embedded_index,
         value_stats_cols=covered,
     )
 
