@@ -2,7 +2,8 @@
 
 Rules: Paimon's RescaleProcedure. Paimon overwrites the partitions. Here the commit is a compaction: streams take no row
 for new, and a writer that appended meanwhile is a conflict, since all files of a partition have one number of buckets.
-Postponed rows stay postponed. Buckets of a table with a primary key are compacted whole.
+Postponed rows stay postponed. Buckets of a table with a primary key are compacted whole. Where compactions write the
+changelog, the old buckets are compacted first, in a commit of its own, so that streams hear of all rows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.manifest import SOURCE_COMPACT, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import SOURCE_COMPACT, DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
@@ -27,8 +28,9 @@ from lakebed.formats.paimon.read.plan import ReadRequest, deletion_files, plan_f
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction
-from lakebed.formats.paimon.rewrite.plan import CompactionPlan, LiveBucket, buckets_of, in_partitions
-from lakebed.formats.paimon.rewrite.task import BucketCompactor
+from lakebed.formats.paimon.rewrite.levels import number_of_levels
+from lakebed.formats.paimon.rewrite.plan import CompactionPlan, LiveBucket, buckets_of, in_partitions, plan_compaction
+from lakebed.formats.paimon.rewrite.task import BucketCompactor, BucketTask
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigners import DirectAssigner
@@ -108,12 +110,12 @@ class Rescaler:
 
 
 def plan_rescale(
-    history: History, schema: TableSchema, options: Options, snapshot: Snapshot | None, where: Where
+    history: History, schema: TableSchema, options: Options, snapshot: Snapshot | None, where: Where, dry_run: bool
 ) -> CompactionPlan[RescaleTask]:
     """Plan what has another number of buckets than the option `bucket`. `where` may name partition columns only.
 
     Raises UnsupportedError where the table has no fixed buckets, UsageError where no writer would go on with the new
-    number.
+    number, and unless it is a dry run CommitConflictError where rows came that no changelog tells of yet.
     """
     table, number = history.store.location, options[opt.BUCKET]
     live, indexes = live_and_index_files(history.store, snapshot)
@@ -145,9 +147,39 @@ def plan_rescale(
             continue
         size = sum(file.file_size for file in files)
         reason = f"its rows move from {old} buckets to {number}"
+        untold = _untold(options, files) if schema.primary_keys else 0
+        if untold and not dry_run:
+            raise CommitConflictError(
+                f"other writers added {untold} files to {folder}",
+                table=table,
+                why="no changelog tells of their rows yet",
+                todo="Rewrite again",
+            )
+        reason += ", after a full compaction that writes their changelog" if untold else ""
         groups.append(RewriteGroup(folder, len(files), size, number, size, reason))
         tasks.append(RescaleTask(folder, tuple(partition.buckets), tuple(partition.splits)))
     return CompactionPlan(tuple(tasks), tuple(groups), tuple(skipped))
+
+
+def plan_telling(compactor: BucketCompactor, snapshot: Snapshot | None, where: Where) -> CompactionPlan[BucketTask]:
+    """Plan the full compaction of the buckets that will move and have rows of which no changelog tells yet."""
+    options = compactor.rules.options.table
+    plan = plan_compaction(compactor, snapshot, where, minor=False)
+    chosen = [
+        (task, group)
+        for task, group in zip(plan.tasks, plan.groups, strict=True)
+        if task.total_buckets != options[opt.BUCKET] and _untold(options, task.unit.files)
+    ]
+    return CompactionPlan(tuple(task for task, _ in chosen), tuple(group for _, group in chosen), ())
+
+
+def _untold(options: Options, files: Sequence[DataFileMeta]) -> int:
+    """How many files wait for a compaction to write their changelog."""
+    producer = options[opt.CHANGELOG_PRODUCER]
+    if producer == "lookup":
+        return sum(file.level == 0 for file in files)
+    top = number_of_levels(options, files) - 1
+    return sum(file.level < top for file in files) if producer == "full-compaction" else 0
 
 
 @dataclass(slots=True)

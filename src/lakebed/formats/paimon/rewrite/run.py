@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakebed.errors import CommitConflictError, UnsupportedError
@@ -26,7 +26,7 @@ from lakebed.formats.paimon.rewrite.arrange import order_of
 from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, plan_compaction
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
-from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale
+from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale, plan_telling
 from lakebed.formats.paimon.rewrite.task import BucketCompactor
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
@@ -72,7 +72,7 @@ def rewrite_files(
     def planned() -> Compaction:
         latest, write_options = history.latest(), WriteOptions.of(schema, options)
         if rescales:
-            moves = plan_rescale(history, schema, options, latest, where)
+            moves = plan_rescale(history, schema, options, latest, where, dry_run)
             return Compaction(history, schema, options, user, Rescaler.of(history, schema, options, user), moves)
         if not schema.primary_keys:
             append = AppendCompactor(history, schema, write_options, order)
@@ -82,7 +82,13 @@ def rewrite_files(
         plan = plan_compaction(compactor, latest, where, minor)
         return Compaction(history, schema, options, user, compactor, plan)
 
-    return planned().run(dry_run, engine)
+    told: tuple[str, ...] = ()
+    if rescales and schema.primary_keys and not dry_run:
+        compactor = BucketCompactor.of(history, CompactionRules.of(schema, WriteOptions.of(schema, options)))
+        telling = plan_telling(compactor, history.latest(), where)
+        told = Compaction(history, schema, options, user, compactor, telling).run(dry_run, engine).instants
+    result = planned().run(dry_run, engine)
+    return replace(result, instants=(*told, *result.instants))
 
 
 def _refuse_append(options: Options, table: str) -> None:
