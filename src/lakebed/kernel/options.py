@@ -116,6 +116,16 @@ class OptionSet:
             texts[option.key if option else key] = text
         return Options(values, texts)
 
+    def split(self, given: Mapping[str, object], table: OptionSet) -> tuple[Options, dict[str, str]]:
+        """These options as a call gives them, and the options of its table that were given with them, as texts.
+
+        OptionError for a key that neither set knows, UsageError for what is not a mapping of keys to values.
+        """
+        (self + table).parse(given)
+        texts = option_texts(given)
+        own = {key: value for key, value in texts.items() if self.knows(key)}
+        return self.parse(own), {key: value for key, value in texts.items() if key not in own}
+
 
 def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
     """Options with each value as text. None stands for no options.

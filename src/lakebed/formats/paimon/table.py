@@ -245,7 +245,7 @@ class PaimonTable(Table):
         `bucket` moves rows into that number of buckets; others are table options for this call. Raises
         CommitConflictError when another compaction was faster.
         """
-        own, given = rewrite_options.split(options)
+        own, given = rewrite_options.OPTIONS.split(options, opt.OPTIONS)
         table = self._on_branch(given)
         schema = table._history.schema_and_hints(earliest=False)
         parsed = table._options(schema, given)
@@ -261,7 +261,7 @@ class PaimonTable(Table):
         partitions are dropped in an OVERWRITE commit, with `orphan-files`, files go that nothing names, with `tags` the
         tags whose time is over.
         """
-        own, given = expire_options.split(options)
+        own, given = expire_options.OPTIONS.split(options, opt.OPTIONS)
         table = self._on_branch(given)
         schema = table.table_schema
         parsed = table._options(schema, given)

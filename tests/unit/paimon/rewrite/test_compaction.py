@@ -105,7 +105,7 @@ def test_the_dry_run_says_what_and_why(make: Make) -> None:
     first, second = planned.plan
     assert (first.what, first.files, first.files_after) == ("dt=a/bucket-0", 3, 1)
     assert first.reason == "full compaction: 3 files of level 0 go to level 5"
-    assert second.reason == "full compaction: 1 files of level 0 go to level 5, 1 of them only change their level"
+    assert second.reason == "full compaction: 1 file of level 0 goes to level 5, and only changes its level"
     assert levels(table) == [0, 0, 0, 0]
     assert table.rewrite(where="dt = 'a'").groups == 1
     assert levels(table) == [0, 5]
@@ -114,7 +114,7 @@ def test_the_dry_run_says_what_and_why(make: Make) -> None:
     done = table.rewrite()
     assert (done.groups, [left.reason for left in done.skipped]) == (
         1,
-        ["its 1 files are all in the highest level, without deleted or expired rows"],
+        ["its only file is in the highest level, without deleted or expired rows"],
     )
     assert table.rewrite().instants == ()
     assert kinds(table) == ["append"] * 4 + ["compact"] * 2

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from lakebed.formats.paimon import options as opt
-from lakebed.kernel.options import Option, Options, OptionSet, duration_ms, one_of, option_texts
+from lakebed.kernel.options import Option, OptionSet, duration_ms, one_of
 
 WHAT: Option[str] = Option(
     "lakebed.expire.what",
@@ -22,12 +19,3 @@ ORPHANS_AGE: Option[int] = Option(
 )
 OPTIONS = OptionSet((WHAT, ORPHANS_AGE), "an expiry of a Paimon table", prefixes=())
 """The keys that only an expiry has."""
-
-
-def split(given: Mapping[str, object]) -> tuple[Options, dict[str, str]]:
-    """The options of an expiry, and the table options that were given with them. OptionError for an unknown key,
-    UsageError for what is not a mapping of keys to values."""
-    (OPTIONS + opt.OPTIONS).parse(given)
-    texts = option_texts(given)
-    own = {key: value for key, value in texts.items() if OPTIONS.knows(key)}
-    return OPTIONS.parse(own), {key: value for key, value in texts.items() if key not in own}

@@ -147,16 +147,22 @@ def _group(bucket: LiveBucket, unit: CompactionUnit, actions: Sequence[Action], 
         after += -(-bytes_ // target) if action.rewrites else len(action.files)
     levels = sorted({file.level for file in files})
     moved = sum(len(action.files) for action in actions if not action.rewrites)
-    kept = f", {moved} of them only change their level" if moved else ""
-    reason = f"{unit.reason}: {len(files)} files of level {_spoken(levels)} go to level {unit.output_level}{kept}"
+    if len(files) == 1:
+        what = f"1 file of level {levels[0]} goes to level {unit.output_level}"
+        kept = ", and only changes its level" if moved else ""
+    else:
+        what = f"{len(files)} files of level {_spoken(levels)} go to level {unit.output_level}"
+        kept = f", {moved} of them only change their level" if moved else ""
+    reason = f"{unit.reason}: {what}{kept}"
     return RewriteGroup(bucket.folder, len(files), size, after, size, reason)
 
 
 def _why_left(bucket: LiveBucket, minor: bool) -> str:
     count = len(bucket.entries)
     if minor:
-        return f"no rule of universal compaction takes any of its {count} files"
-    return f"its {count} files are all in the highest level, without deleted or expired rows"
+        return f"no rule of universal compaction takes {f'any of its {count} files' if count > 1 else 'its only file'}"
+    files = f"its {count} files are all" if count > 1 else "its only file is"
+    return f"{files} in the highest level, without deleted or expired rows"
 
 
 def _spoken(levels: Sequence[int]) -> str:
