@@ -10,6 +10,8 @@ import pytest
 
 import lakebed
 from lakebed.kernel import clock
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import drain
 from tests.interop.conftest import PaimonJvm
 
 SCHEMA = pa.schema([pa.field("dt", pa.string(), False), pa.field("id", pa.int64(), False)])
@@ -100,3 +102,64 @@ def test_the_same_partitions_are_old_by_update_time(tmp_path: Path, paimon_jvm: 
 
 def days(jvm: PaimonJvm, table: Path) -> list[str]:
     return sorted(line["row"]["dt"] for line in jvm.dump(table)[0])
+
+
+KEEP = {
+    "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2", "changelog.num-retained.min": "1",
+    "changelog.num-retained.max": "6", "lakebed.owed.time-retained": "0 ms",
+}  # fmt: skip
+
+
+def files(table: Path) -> set[str]:
+    """The files of a table, but for hints and lakebed's own."""
+    found = (str(path.relative_to(table)) for path in table.rglob("*") if path.is_file())
+    return {name for name in found if not name.startswith((".", "schema/")) and "/." not in name}
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+def test_changelogs_outlive_snapshots_as_the_references_do(
+    tmp_path: Path, paimon_jvm: PaimonJvm, producer: str
+) -> None:
+    ours = tmp_path / "ours"
+    options = {"bucket": "1", "changelog-producer": producer, "num-sorted-run.compaction-trigger": "3"}
+    options |= {"snapshot.num-retained.max": "99", "changelog.num-retained.max": "100"}
+    made = lakebed.create(ours, "paimon", SCHEMA, ["dt", "id"], ["dt"], options)
+    given = [f"{key}={value}" for key, value in KEEP.items() if not key.startswith("lakebed")]
+    for turn in range(2):
+        for number in range(5):
+            made.write(pa.table({"dt": ["a", "b"], "id": [number, turn]}, SCHEMA))
+        made.write(pa.table({"dt": ["b"], "id": [7]}, SCHEMA), mode="overwrite")
+        made.rewrite()
+        jvms = Path(shutil.copytree(ours, tmp_path / f"jvms-{turn}"))
+        paimon_jvm.tell("retain", jvms, *given)
+        planned = made.expire(dry_run=True, options=KEEP)
+        done = made.expire(options=KEEP)
+        assert (done.expired, done.deleted_files) == (planned.expired, planned.deleted_files)
+        # The reference keeps the rows of changelogs that went until the changelog that deletes them goes too.
+        assert not files(ours) - files(jvms)
+        more = files(jvms) - files(ours)
+        assert all("/data-" in name for name in more) and (producer == "none" or not more)
+        for kind in ("snapshot", "changelog"):
+            for name in (f"{kind}/EARLIEST", f"{kind}/LATEST"):
+                assert (ours / name).exists() or not (jvms / name).exists()
+        left = [int(path.name.partition("-")[2]) for path in (ours / "changelog").glob("changelog-*")]
+        assert len(left) == 4
+        expected = changes_since(paimon_jvm, jvms, min(left), f"theirs-{turn}")
+        assert changes_since(paimon_jvm, ours, min(left), f"ours-{turn}") == expected
+        assert sorted(stream(ours, min(left))) == expected
+        assert sorted(stream(jvms, min(left))) == expected
+    assert days(paimon_jvm, ours) == sorted(made.read().read_all()["dt"].to_pylist())
+
+
+def changes_since(jvm: PaimonJvm, table: Path, start: int, consumer: str) -> list[str]:
+    """The changes that the reference's stream gives from a snapshot on."""
+    newest = int(lakebed.open(table).history()[-1].time)
+    lines = [line for _ in range(start, newest + 1) for line in jvm.follow(table, consumer, start)]
+    shutil.rmtree(table / "consumer", ignore_errors=True)
+    return sorted(f"{line['kind']} {line['row']['dt']} {line['row']['id']}" for line in lines)
+
+
+def stream(table: Path, start: int) -> list[str]:
+    reader = lakebed.open(table, {"scan.snapshot-id": str(start)}).stream()
+    rows = [row for _, plan in drain(reader) for row in run(plan, 1).read_all().to_pylist()]
+    return [f"{row['_row_kind']} {row['dt']} {row['id']}" for row in rows]

@@ -253,12 +253,12 @@ COMPACTION_MIN_FILES = Option(
     "compaction.min.file-num", at_least(1), 5, "Small files of a table without a primary key that are compacted."
 )
 CHANGELOG_MIN = _optional(
-    "changelog.num-retained.min", at_least(1), "Changelogs at least that are kept beyond their snapshots."
+    "changelog.num-retained.min", at_least(1), "The newest so many snapshots, expired or not, keep changelogs."
 )
 CHANGELOG_MAX = _optional(
-    "changelog.num-retained.max", at_least(1), "Changelogs at most that are kept beyond their snapshots."
+    "changelog.num-retained.max", at_least(1), "Older snapshots than the newest so many keep no changelog."
 )
-CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs outlive their snapshots.")
+CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs are kept.")
 LAST_SAFE_SNAPSHOT = _optional(
     "commit.strict-mode.last-safe-snapshot",
     at_least(-1),

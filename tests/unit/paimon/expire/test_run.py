@@ -13,7 +13,7 @@ import pytest
 
 import lakebed
 from lakebed.callbacks import Committed
-from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.errors import CorruptError, NotInHistoryError, OptionError
 from lakebed.formats.paimon.commit import attempt
 from lakebed.model.commit import Outcome
 from tests.golden import names, unpack
@@ -233,15 +233,6 @@ def test_a_commit_without_files_expires_unless_told_not_to(make: Make, expire: b
         writer.expire_for_empty_commit(expire)
     assert writer.commit(messages=[]).outcome is Outcome.SKIPPED
     assert ids(table) == left
-
-
-def test_what_lakebed_cannot_expire_rightly_is_refused(make: Make) -> None:
-    table = filled(make, changelog_num__retained_max="20")
-    with pytest.raises(UnsupportedError, match=r"changelog\.num-retained\.max"):
-        table.expire(options=AT_ONCE)
-    loud = lakebed.open(table.location, {"write-only": "false", **AT_ONCE})
-    result = loud.write(rows(("a", 9, "v", 1)))
-    assert any("old snapshots stay" in note and "changelog.num-retained.max" in note for note in result.notes)
 
 
 def test_changelog_and_index_files_go_too(make: Make) -> None:

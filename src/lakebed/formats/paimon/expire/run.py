@@ -1,27 +1,30 @@
 """The expiry of snapshots, start to end: planned, written down, done.
 
-Rules: Paimon's ExpireSnapshotsImpl, except for the order. First a list of the files to delete is kept in the table,
-then the snapshot files are removed, then what they named. So no snapshot is ever there whose files are gone, and the
-next expiry deletes from that list what a crash left.
+Rules: Paimon's ExpireSnapshotsImpl and ExpireChangelogImpl, except for the order. First the snapshots are copied whose
+changelogs outlive them, and a list of the files to delete is kept in the table. Then the files of snapshots and
+changelogs are removed, then what they named. So no snapshot is ever there whose files are gone, and the next expiry
+deletes from that list what a crash left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.errors import DataCleanedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.claim import write_earliest
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
+from lakebed.formats.paimon.expire.changelogs import ChangelogPlan, ChangelogRetention, keep_changelogs
 from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
 from lakebed.formats.paimon.expire.plan import Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import OWN_FOLDER, snapshot_path
+from lakebed.formats.paimon.references import kept_changelogs
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
@@ -47,8 +50,8 @@ class SnapshotExpiry:
 
     @looks_again
     def run(self, dry_run: bool = False) -> ExpireResult:
-        """Expire the snapshots that may go now. UnsupportedError for a table whose changelog outlives its snapshots."""
-        _refuse(self.schema, self.options, self.history.store.location)
+        """Expire the snapshots, and the changelogs that outlived theirs, that may go now."""
+        refuse_unserved(self.schema, self.options, Use.UPKEEP, self.history.store.location)
         store, now = self.history.store, clock.now_ms()
         due = self._look(now)
         finished: tuple[str, ...] = ()
@@ -68,10 +71,12 @@ class SnapshotExpiry:
         else:
             unused = _Unused()
         finished += due.abandoned
-        names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in unused.expiring]
-        notes = () if dry_run or not names else self._remove(names, unused.paths, unused.end)
+        branch, changelogs = self.history.branch, unused.changelogs
+        names = [*(snapshot_path(branch, snapshot.id) for snapshot in unused.expiring), *changelogs.paths(branch)]
+        notes = () if dry_run or not names else self._remove(names, unused)
+        notes = (*_told(changelogs, dry_run), *notes)
         holds = due.retention.holds if due.retention else ()
-        kept = [*(hold.skipped for hold in holds), *unused.tagged]
+        kept = [*(hold.skipped for hold in holds), *unused.tagged, *due.changelogs.kept]
         expired = tuple(str(snapshot.id) for snapshot in unused.expiring)
         return ExpireResult(expired, (*finished, *unused.paths, *names), tuple(kept), dry_run, notes)
 
@@ -90,17 +95,25 @@ class SnapshotExpiry:
             lambda: interrupted(store),
             lambda: abandoned_rows(store, now / 1000),
         ]
-        if self.options[opt.CONSUMER_TIME] is not None:
+        kept = ChangelogRetention.of(self.options)
+        changelogs: list[Snapshot] = []
+        if kept is not None:
+            looks += [look, lambda: changelogs.extend(kept_changelogs(self.history))]
+        elif self.options[opt.CONSUMER_TIME] is not None:
             looks.append(look)
         ends, journals, abandoned, *_ = store.together(lambda act: act(), looks)
         retention = self._planner.plan(now, ends, look)
+        plan = ChangelogPlan()
+        if kept is not None and ends is not None and retention is not None:
+            expiring = self._planner.exactly(range(retention.earliest, retention.end))
+            plan = kept.plan(changelogs, expiring, ends[1].id, now, look().consumers)
         stale = read[0].stale if read else ()
-        return _Due(retention, (*abandoned, *stale), journals)
+        return _Due(retention, (*abandoned, *stale), journals, plan)
 
     def _unused(self, due: _Due) -> _Unused:
         """What goes with the snapshots that are due. DataCleanedError when another expiry was faster."""
         retention = due.retention
-        if retention is None or retention.end <= retention.earliest:
+        if retention is None or not due.has_snapshots:
             return _Unused()
         *expiring, oldest_kept = self._planner.exactly(range(retention.earliest, retention.end + 1))
         if oldest_kept.id != retention.end:
@@ -112,22 +125,24 @@ class SnapshotExpiry:
                 todo="Nothing is lost. Expire again",
             )
         unused = UnusedFiles(self.history, self.schema, self.options)
-        paths = unused.of(expiring, oldest_kept)
+        paths = unused.of(expiring, oldest_kept, due.changelogs)
         tagged = [
             Skipped(f"files of snapshot {snapshot.id}", f"tag {name!r} names it")
             for name, snapshot in unused.tagged().items()
             if retention.earliest <= snapshot.id < retention.end
         ]
-        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged))
+        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged), due.changelogs)
 
-    def _remove(self, names: Sequence[str], paths: Sequence[str], end: int) -> tuple[str, ...]:
-        """Remove snapshots and then their files, both by what was written down before. The note says when files
-        stay."""
-        store, branch = self.history.store, self.history.branch
+    def _remove(self, names: Sequence[str], unused: _Unused) -> tuple[str, ...]:
+        """Remove snapshots and changelogs, and then their files, both by what was written down before. The note says
+        when files stay."""
+        store, branch, paths = self.history.store, self.history.branch, unused.paths
+        keep_changelogs(store, branch, unused.changelogs.becoming)
         journal = write_journal(store, branch, names, paths)
         # The hint is only where a reader looks first: whether it or the snapshots are seen to change first is the same.
         removals: tuple[Callable[[], None], ...] = (
-            lambda: write_earliest(store, branch, end),
+            lambda: write_earliest(store, branch, unused.end),
+            lambda: unused.changelogs.write_earliest(store, branch),
             lambda: store.delete_many(names),
         )
         store.together(lambda act: act(), removals)
@@ -162,35 +177,42 @@ class SnapshotExpiry:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """What may go: snapshots, the paths of `abandoned` files, and the file lists of `interrupted` expiries."""
+    """What may go: snapshots, the paths of `abandoned` files, the file lists of `interrupted` expiries, and
+    changelogs."""
 
     retention: Retention | None
     abandoned: tuple[str, ...]
     interrupted: tuple[str, ...]
+    changelogs: ChangelogPlan
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether a snapshot or a changelog may go."""
+        retention = self.retention
+        return bool(self.changelogs.ending) or (retention is not None and retention.end > retention.earliest)
 
     def __bool__(self) -> bool:
         """Whether anything of it is old enough to go."""
-        retention = self.retention
-        return bool(self.abandoned) or (retention is not None and retention.end > retention.earliest)
+        return bool(self.abandoned) or self.has_snapshots
 
 
 @dataclass(frozen=True, slots=True)
 class _Unused:
-    """The snapshots before `end` that go, the files that only they need, and the ones whose files a tag holds."""
+    """The snapshots before `end` that go, the files that only they and changelogs that end need, and the ones whose
+    files a tag holds."""
 
     end: int = 0
     expiring: tuple[Snapshot, ...] = ()
     paths: tuple[str, ...] = ()
     tagged: tuple[Skipped, ...] = ()
+    changelogs: ChangelogPlan = field(default_factory=ChangelogPlan)
 
 
-def _refuse(schema: TableSchema, options: Options, table: str) -> None:
-    refuse_unserved(schema, options, Use.UPKEEP, table)
-    for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
-        if options.given(key):
-            raise UnsupportedError(
-                f"lakebed does not expire snapshots of a table with {key.key}",
-                table=table,
-                why="its changelog outlives its snapshots, and lakebed cannot keep a changelog without its snapshot",
-                todo="Expire with Paimon's own engine, or remove the option",
-            )
+def _told(changelogs: ChangelogPlan, dry_run: bool) -> Iterator[str]:
+    """What becomes of changelogs."""
+    if changelogs.becoming:
+        kept, end = changelogs.becoming, "would outlive" if dry_run else "outlive"
+        yield f"the changelogs of snapshots {kept[0].id} to {kept[-1].id} {end} them"
+    if changelogs.ending:
+        gone, end = changelogs.ending, "would go" if dry_run else "went"
+        yield f"the changelogs {gone[0].id} to {gone[-1].id} {end}"
