@@ -59,7 +59,7 @@ def test_conditions_hold_for_the_newest_values(table: lakebed.Table) -> None:
 def test_ranges_stay_whole_in_splits(table: lakebed.Table) -> None:
     many = lakebed.open(table.location, {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"})
     assert [len(split.files) for split in many.plan_read().splits] == [3, 1]  # type: ignore[attr-defined]
-    assert read(many, "id", "a") == read(table, "id", "a")
+    assert sorted(read(many, "id", "a")) == read(table, "id", "a")
 
 
 def test_a_new_column_is_null_where_no_file_has_it(table: lakebed.Table) -> None:
