@@ -48,6 +48,18 @@ def test_a_writer_from_before_the_change(make: Make) -> None:
     assert table.schema.names == ["dt", "id", "w"]
 
 
+def test_a_commit_of_an_older_writer_keeps_the_schema_of_snapshots(make: Make) -> None:
+    """As of a snapshot, a read has the columns of its time, whoever wrote it."""
+    table = make()
+    writer = table.writer("job")
+    writer.write(rows(("a", 1, "x", 5)))
+    other = lakebed.open(table.location)
+    other.alter(lakebed.add_column("more", "INT"))
+    other.write(pa.Table.from_pylist([{"dt": "a", "id": 2, "more": 7}]))
+    writer.commit(1, writer.prepare_commit())
+    assert contents(other, columns=["id", "more"], as_of=2) == [(1, None), (2, 7)]
+
+
 def test_changes_go_on_over_a_change(make: Make) -> None:
     table = make()
     early = lakebed.open(table.location)

@@ -116,8 +116,23 @@ def test_a_column_that_may_not_be_null_takes_no_null(tmp_path: Path) -> None:
 def test_defaults_that_cannot_be_read_refuse_the_write(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"default value 'x' of column 'v' is not of its type INT"):
         table_of(tmp_path / "text", {"v": "x"}).write(row(p="a", k=1, v=1, s=""))
-    nested = pa.schema([("k", pa.int32()), ("a", pa.list_(pa.int32()))])
-    table = table_of(tmp_path / "nested", {"a": "[1]"}, schema=nested)
-    with pytest.raises(UnsupportedError, match=r"column 'a' has the default value '\[1\]'"):
+    nested = pa.schema([("k", pa.int32()), ("m", pa.map_(pa.string(), pa.int32()))])
+    table = table_of(tmp_path / "nested", {"m": '{"a" -> 1}'}, schema=nested)
+    with pytest.raises(UnsupportedError, match="quotes or backslashes"):
         table.write(row(nested, k=1))
     assert table.history() == []
+
+
+def test_nested_defaults_take_the_place_of_nulls(tmp_path: Path) -> None:
+    nested = pa.schema([
+        ("k", pa.int32()), ("a", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.int32())),
+        ("r", pa.struct([("x", pa.int32()), ("y", pa.string())])),
+    ])  # fmt: skip
+    table = table_of(tmp_path / "t", {"a": "[1, null]", "m": "{p -> 1}", "r": "{7, seven}"}, schema=nested)
+    given = {"k": [1, 2], "a": [None, []], "m": [None, [("q", 2)]], "r": [None, {"x": 1, "y": None}]}
+    table.write(pa.table(given, schema=nested))
+    table.write(row(nested, k=3))
+    default = {"a": [1, None], "m": [("p", 1)], "r": {"x": 7, "y": "seven"}}
+    assert sorted(table.read().read_all().to_pylist(), key=lambda one: one["k"]) == [
+        {"k": 1, **default}, {"k": 2, "a": [], "m": [("q", 2)], "r": {"x": 1, "y": None}}, {"k": 3, **default}
+    ]  # fmt: skip

@@ -112,7 +112,7 @@ class Attempt:
         rows = _row_count(entries)
         return Snapshot(
             id=(latest.id if latest else 0) + 1,
-            schema_id=self._schema.id,
+            schema_id=max(self._schema.id, latest.schema_id if latest else 0),  # the writer may be older
             base_manifest_list=base,
             base_manifest_list_size=base_size,
             delta_manifest_list=delta,

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import LakebedError, SchemaError, UnsupportedError
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
 from lakebed.formats.paimon.read.conform import cast_column
+from lakebed.formats.paimon.write.nested_defaults import nested_value
 
 _STRING = DataType("VARCHAR", length=MAX_LENGTH)
 
 
 def check_defaults(fields: Iterable[DataField], table: str) -> None:
-    """Raise SchemaError for a default that is not a value of its column's type, UnsupportedError for the default of a
-    nested column."""
+    """Raise SchemaError for a default that is not a value of its column's type, UnsupportedError for a text that
+    Paimon's releases read in different ways."""
     for field in fields:
         default_of(field, table)
 
@@ -34,8 +36,22 @@ def with_defaults(rows: pa.Table, fields: Iterable[DataField], table: str) -> pa
         if field.default is not None and column.null_count:
             value = default_of(field, table)
             if value.is_valid:
-                rows = rows.set_column(place, rows.schema.field(place), pc.fill_null(column, value))
+                rows = rows.set_column(place, rows.schema.field(place), _filled(column, value))
     return rows
+
+
+def _filled(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    """The column with a value in place of nulls."""
+    if not pa.types.is_nested(value.type):
+        return pc.fill_null(column, value)
+    whole = pa.concat_arrays([*column.chunks, pa.array([value], column.type)])
+    places = np.arange(len(column))
+    places[column.is_null().to_numpy()] = len(column)
+    return pa.chunked_array([whole.take(pa.array(places))])
+
+
+def _leaf(text: str, kind: DataType) -> pa.Array:
+    return cast_column(pa.array([text]), _STRING, kind)
 
 
 def default_of(field: DataField, table: str) -> pa.Scalar:
@@ -43,16 +59,12 @@ def default_of(field: DataField, table: str) -> pa.Scalar:
     text = field.default
     if text is None:
         return pa.scalar(None)
-    if field.type.is_nested:
-        raise UnsupportedError(
-            f"column {field.name!r} has the default value {text!r}",
-            table=table,
-            why=f"lakebed cannot read a value of {field.type} from a text",
-            todo="Remove the default value",
-        )
     plain = text[1:-1] if len(text) > 1 and text.startswith("'") and text.endswith("'") else text
     try:
-        return cast_column(pa.array([plain]), _STRING, field.type)[0]
+        return nested_value(plain, field.type, _leaf)[0]
+    except UnsupportedError as error:
+        error.table = table
+        raise
     except (LakebedError, pa.ArrowException, ValueError) as error:
         raise SchemaError(
             f"the default value {text!r} of column {field.name!r} is not of its type {field.type}",
