@@ -1,9 +1,17 @@
 """The formats, one package each with the same file names, and the way from a location to its table."""
 
 from lakebed.formats.finding import find_tables, names_many
-from lakebed.formats.opening import create_table, drop_created, format_of, native_source, open_catalog, open_table
+from lakebed.formats.opening import (
+    create_table,
+    drop_created,
+    format_of,
+    is_catalog_name,
+    native_source,
+    open_catalog,
+    open_table,
+)
 
 __all__ = [
-    "create_table", "drop_created", "find_tables", "format_of", "names_many", "native_source", "open_catalog",
-    "open_table",
+    "create_table", "drop_created", "find_tables", "format_of", "is_catalog_name", "names_many", "native_source",
+    "open_catalog", "open_table",
 ]  # fmt: skip

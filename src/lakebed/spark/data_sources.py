@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark import cloudpickle
@@ -26,8 +26,11 @@ from pyspark.sql.types import StructType
 from lakebed.spark import worker
 
 
-def data_sources(names: Sequence[str], parallelism: int, push_filters: bool) -> list[type[DataSource]]:
-    """One data source per name. Each holds the session's parallelism, since sources plan where no session is at hand.
+def data_sources(
+    names: Sequence[str], parallelism: int, push_filters: bool, catalogs: Mapping[str, Mapping[str, str]] = {}
+) -> list[type[DataSource]]:
+    """One data source per name. Each holds the session's parallelism and what it knows of catalogs, since sources plan
+    where no session is at hand.
 
     `push_filters` says whether the session has `spark.sql.python.filterPushdown.enabled`: without it, Spark refuses a
     reader that takes filters.
@@ -36,7 +39,7 @@ def data_sources(names: Sequence[str], parallelism: int, push_filters: bool) -> 
         type(
             f"{name.capitalize()}Source",
             (TableSource,),
-            {"short_name": name, "parallelism": parallelism, "push": push_filters},
+            {"short_name": name, "parallelism": parallelism, "push": push_filters, "catalogs": catalogs},
         )
         for name in names
     ]
@@ -48,6 +51,7 @@ class TableSource(DataSource):
     short_name = "lakebed"
     parallelism = 1
     push = False
+    catalogs: Mapping[str, Mapping[str, str]] = {}
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -87,7 +91,8 @@ class TableSource(DataSource):
 
     def _load(self) -> Any:
         return worker.unpack(
-            self._loaded or worker.pack(_Loading(dict(self.options), self.short_name, self.parallelism)), self._shipped
+            self._loaded or worker.pack(_Loading(dict(self.options), self.short_name, self.parallelism, self.catalogs)),
+            self._shipped,
         )
 
 

@@ -1,12 +1,12 @@
 """Read a pipeline file: TOML, checked key by key before anything is opened.
 
-    [source]    table: a location. [source.options]: the table's own options
+    [source]    table: a location, or a name in a catalog. [source.options]: the table's own options
     [transform] sql: a query over the view `source`. Without it, all rows pass as they are
     [sink]      table, format, and for a table that does not exist yet primary_key and partition_by.
                 [sink.options]: the table's own options
     [upkeep]    rewrite, expire, archive: after how many commits of the sink each runs. Without a key, never
-    [run]       checkpoint: a folder (default: beside the sink). trigger: "available-now" (default: process what is
-                there and end) or "continuous"
+    [run]       checkpoint: a folder (default: beside a sink that has a path). trigger: "available-now" (default:
+                process what is there and end) or "continuous"
 
 Relative paths are relative to the working directory.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import LakebedError, PipelineFileError
-from lakebed.formats.opening import FORMATS
+from lakebed.formats.opening import FORMATS, is_catalog_name
 from lakebed.kernel.files import parse_location
 from lakebed.kernel.options import option_text
 
@@ -106,7 +106,7 @@ class _Document:
             primary_key=self._names("sink", "primary_key"),
             partition_by=self._names("sink", "partition_by"),
             sink_options=self._options("sink"),
-            checkpoint=self._location("run", "checkpoint", f"{sink}.checkpoint"),
+            checkpoint=self._location("run", "checkpoint", None if is_catalog_name(sink) else f"{sink}.checkpoint"),
             trigger=trigger,
             upkeep=self._upkeep(),
         )
@@ -139,6 +139,8 @@ class _Document:
 
     def _location(self, section: str, key: str, default: str | None = None) -> str:
         text = self._text(section, key, default)
+        if key == "table" and is_catalog_name(text):
+            return text
         try:
             return parse_location(text).text
         except LakebedError as error:

@@ -20,6 +20,7 @@ from lakebed.kernel.streams import Overlap, interleave
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
+from lakebed.spark.catalogs import in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
@@ -51,7 +52,7 @@ def read(
     """
     translate_errors()
     with explained_errors():
-        table = formats.open_table(location, options)
+        table = formats.open_table(location, in_session(spark, location, option_texts(options)))
     plan = table.plan_read(columns, where)
     if not plan.schema.names:
         raise UsageError(

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakebed.formats.opening import FORMATS
+from lakebed.spark.catalogs import session_catalogs
 from lakebed.spark.data_sources import data_sources
 from lakebed.spark.engine import default_parallelism
 from lakebed.spark.failures import translate_errors
@@ -29,13 +30,13 @@ def register(spark: SparkSession) -> None:
     `spark.read`, `spark.readStream`, `df.write` and SQL then know these names. A name that another source of the
     session already has (from a bundle's jar) stays with that source; `lakebed` is always ours.
 
-    Call it again after you change `spark.sql.python.filterPushdown.enabled`: a source takes filters only in a session
-    where that is true.
+    Call it again after you change `spark.sql.python.filterPushdown.enabled`, since a source takes filters only in a
+    session where that is true, or catalogs (`spark.sql.catalog.NAME`), whose tables the sources know by name.
     """
     translate_errors()
     _run_workers_here(spark)
     push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
-    for source in data_sources(NAMES, default_parallelism(spark), push):
+    for source in data_sources(NAMES, default_parallelism(spark), push, session_catalogs(spark)):
         try:
             spark.dataSource.register(source)
         except PySparkException:

@@ -27,6 +27,7 @@ from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
+from lakebed.spark.catalogs import Catalogs, with_catalog
 from lakebed.spark.pushdown import predicate_of
 from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import SinkInput, write_task
@@ -48,10 +49,11 @@ have kinds too."""
 _OWN_NATIVE = {"path": "location", "columns": "columns", "where": "where", STREAMING_OPTION: "streaming"}
 _OWN = {**_OWN_NATIVE, "as-of": "as_of", "as_of": "as_of", "after": "after", "until": "until"}
 """The options of the source itself, in lower case, and what each is. All other options are the table's."""
+_NO_CATALOGS: Catalogs = {}
 
 
-def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loaded:
-    """The table that a DataFrame's options name.
+def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs: Catalogs = _NO_CATALOGS) -> Loaded:
+    """The table that a DataFrame's options name. `catalogs` are those of the session.
 
     Raises UsageError when they name no path, or a table of another format than the short name says; OptionError for
     keys that the table does not know.
@@ -59,9 +61,11 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
     keys = _OWN if short_name == LAKEBED else _OWN_NATIVE
     own = {keys[key.lower()]: value for key, value in options.items() if key.lower() in keys}
     rest = {key: value for key, value in options.items() if key.lower() not in keys}
+    if short_name != LAKEBED:
+        own["location"] = formats.native_source(short_name).location(options) or own.get("location", "")
     if not own.get("location"):
         raise UsageError("no path is given", todo=f'Write .format("{short_name}").load(path)')
-    limits, table_options = StreamOptions.split(rest)
+    limits, table_options = StreamOptions.split(with_catalog(catalogs, own["location"], rest))
     if (own.get("after") or own.get("until")) and own.get("as_of"):
         raise UsageError("as-of reads a snapshot, after and until read changes", todo="Give one or the other")
     try:

@@ -22,6 +22,7 @@ from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
+from lakebed.spark.catalogs import in_session
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
@@ -79,13 +80,15 @@ def write_stream(
         raise UsageError("the DataFrame does not stream", table=location, todo="Write a batch with lakebed.spark.write")
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
-    table_options = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
+    own = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
+    table_options = in_session(df.sparkSession, location, own)
     with explained_errors():
         table = formats.open_table(location, table_options)
     rows = arrow_schema(df.schema)
     SinkInput.of(rows, table.sink_for(rows), table.location)
     folder = open_store(checkpoint, table_options)
-    task = StreamSink(table.location, table_options, folder.location, commit_user(folder), parallelism)
+    place = location if formats.is_catalog_name(location) else table.location
+    task = StreamSink(place, table_options, folder.location, commit_user(folder), parallelism)
     writer = df.writeStream.foreachBatch(worker.over_frame(worker.pack(task)))
     writer = writer.option("checkpointLocation", folder.location)
     if trigger:

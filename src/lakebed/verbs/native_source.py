@@ -56,6 +56,10 @@ def _every_key(key: str) -> bool:
     return True
 
 
+def _no_location(options: Mapping[str, str]) -> str | None:
+    return None
+
+
 def _plan_of_table(table: Table, request: SourceRequest) -> ReadPlan[Any]:
     return table.plan_read(request.columns, request.where, request.pin)
 
@@ -82,3 +86,8 @@ class NativeSource(Generic[T]):
     sink: Callable[[SinkRequest[T]], Sink] | None = None
     """The sink of one batch, where it differs from that of an opened table: it may create the table. Raises what
     creating a table and its sink raise."""
+    location: Callable[[Mapping[str, str]], str | None] = _no_location
+    """The location of a table that the source's own keys name, None where they do not."""
+    catalog_options: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
+    """The options that open tables in a catalog of the format, from its settings in a Spark session; None: lakebed has
+    no such catalogs."""

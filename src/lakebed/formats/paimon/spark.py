@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakebed.errors import TableNotFoundError, UnsupportedError
+from lakebed.errors import TableNotFoundError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.catalog import settings
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
@@ -35,9 +36,12 @@ _HARMLESS = {
 """The keys, in lower case, that only the Spark source has, each with the one value that lakebed takes; "" is any value,
 where the key changes no row by itself."""
 
+_NAMING = ("catalog", "database", "table")
+"""The keys, in lower case, that name a table in a catalog."""
+
 
 def _opens_table(key: str) -> bool:
-    return key.lower() not in _HARMLESS
+    return key.lower() not in (*_HARMLESS, *_NAMING)
 
 
 def _of_table(options: Mapping[str, str], location: str) -> dict[str, str]:
@@ -78,4 +82,31 @@ def _sink(request: SinkRequest[PaimonTable]) -> Sink:
     return request.table.sink(Mode.OVERWRITE, options=whole)
 
 
-SOURCE: NativeSource[PaimonTable] = NativeSource(opens_table=_opens_table, plan=_plan, stream=_stream, sink=_sink)
+def _location(options: Mapping[str, str]) -> str | None:
+    """The name of the table where the key `catalog` names a catalog; database and table may follow from `path`."""
+    given = {key.lower(): text for key, text in options.items()}
+    if not given.get("catalog"):
+        return None
+    *_, database, table = ["", "", *given.get("path", "").rstrip("/").split("/")]
+    name = [given.get("database") or database.removesuffix(".db"), given.get("table") or table]
+    if not all(name):
+        raise UsageError(
+            "the key catalog names no table", todo='Add .option("database", ...) and .option("table", ...), or a path'
+        )
+    return f"{given['catalog']}:{'.'.join(name)}"
+
+
+def _catalog_options(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of a session's SparkCatalog. Those that lakebed has no use for, as those of its files, stay out."""
+    known = {f"{settings.PREFIX}{key}": text for key, text in given.items() if settings.is_known(key)}
+    return {f"{settings.PREFIX}{settings.METASTORE.key}": settings.METASTORE.default, **known}
+
+
+SOURCE: NativeSource[PaimonTable] = NativeSource(
+    opens_table=_opens_table,
+    plan=_plan,
+    stream=_stream,
+    sink=_sink,
+    location=_location,
+    catalog_options=_catalog_options,
+)

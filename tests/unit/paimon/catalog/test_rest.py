@@ -162,6 +162,24 @@ def test_a_server_that_refuses_or_is_not_there(options: dict[str, str], warehous
             lakebed.catalog("shop", {**options, "lakebed.catalog.uri": uri})
 
 
+def test_signatures_are_refused_by_name(
+    options: dict[str, str], warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for them: the caller or the server."""
+    for key, text in (("token.provider", "dlf"), ("dlf.access-key-id", "A")):
+        with pytest.raises(UnsupportedError, match="DLF"):
+            lakebed.catalog("shop", {**options, f"lakebed.catalog.{key}": text})
+    answer = warehouse.answer
+
+    def dlf(method: str, path: str, query: dict[str, str], body: object) -> object:
+        config = {"defaults": {}, "overrides": {"token.provider": "dlf"}}
+        return config if path == "/v1/config" else answer(method, path, query, body)
+
+    monkeypatch.setattr(warehouse, "answer", dlf)
+    with pytest.raises(UnsupportedError, match="DLF"):
+        lakebed.catalog("shop", options).databases()
+
+
 def test_a_write_of_another_process_commits_by_the_server(options: dict[str, str], warehouse: Warehouse) -> None:
     """The sink travels without the token, which the other process has in its environment."""
     made(options)

@@ -37,7 +37,7 @@ SYNC_ALL = Option("sync-all-properties", boolean, True, "Hive: show all options 
 LOCATION_IN_PROPERTIES = Option("location-in-properties", boolean, False, "Hive: keep places in the properties.")
 CASCADE = Option("alter-table-cascade", boolean, True, "Hive: change the columns of partitions too.")
 TOKEN = Option("token", str, "", "REST: the token to show.")
-TOKEN_PROVIDER = Option("token.provider", one_of("bear"), "bear", "REST: how to show who asks.")
+TOKEN_PROVIDER = Option("token.provider", one_of("bear", "dlf"), "bear", "REST: how to show who asks. DLF: refused.")
 DATA_TOKEN = Option("data-token.enabled", boolean, False, "REST: ask the server for the keys of each table's files.")
 LOCKS = ("jdbc", "hive")
 """The kinds of catalogs that keep locks of tables."""
@@ -153,6 +153,7 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
     for key, todo in _UNSERVED.items():
         if texts.get(key, "false").lower() != "false":
             raise UnsupportedError(f"the catalog {name!r} has {key}, which lakebed does not serve", todo=todo)
+    _refuse_signing(settings)
     kind = settings[METASTORE]
     if settings.asks(LOCK) and (kind not in LOCKS or settings[LOCK_TYPE] not in ("", kind)):
         raise UnsupportedError(
@@ -163,13 +164,30 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
     return settings
 
 
+def is_known(key: str) -> bool:
+    """Whether a key is a setting of a catalog."""
+    return _KNOWN.knows(key)
+
+
 def with_server(given: Settings, answer: Mapping[str, Any]) -> Settings:
     """The settings of a REST catalog: the server's defaults, those that are given, the server's overrides. What is not
     known of the server's is left out."""
     texts: dict[str, str] = {}
     for some in (answer.get("defaults") or {}, given.texts, answer.get("overrides") or {}):
         texts.update({str(key): str(text) for key, text in some.items() if text is not None and _KNOWN.knows(str(key))})
-    return Settings(given.name, texts, given.storage)
+    settings = Settings(given.name, texts, given.storage)
+    _refuse_signing(settings)
+    return settings
+
+
+def _refuse_signing(settings: Settings) -> None:
+    """Raise UnsupportedError where each request must be signed."""
+    if settings[TOKEN_PROVIDER] == "dlf" or any(key.startswith("dlf.") for key in settings.texts):
+        raise UnsupportedError(
+            f"the catalog {settings.name!r} asks for signatures of Alibaba's DLF (token.provider=dlf)",
+            why="lakebed shows a token, and signs nothing",
+            todo=f"Use a server that takes {PREFIX}{TOKEN.key}, or open the tables by their paths",
+        )
 
 
 def _without_secrets(name: str, texts: Mapping[str, str], storage: Mapping[str, str]) -> Settings:
