@@ -117,6 +117,12 @@ class Metastore(hive_metastore.Metastore):
             there.setdefault(tuple(part.values), part)
         return AddPartitionsResult()
 
+    def drop_partition(self, db_name: str, tbl_name: str, part_vals: list[str], deleteData: bool) -> bool:
+        assert not deleteData
+        if self.partitions.get((db_name, tbl_name), {}).pop(tuple(part_vals), None) is None:
+            raise NoSuchObjectException(message=str(part_vals))
+        return True
+
 
 @contextmanager
 def serving(metastore: Metastore) -> Iterator[str]:

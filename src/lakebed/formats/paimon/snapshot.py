@@ -45,6 +45,10 @@ class Reporter(Protocol):
         """Report the entries of a snapshot's delta."""
         ...
 
+    def dropped(self, partitions: Iterable[bytes], schema: TableSchema) -> None:
+        """Report partitions that are in no branch any more."""
+        ...
+
 
 Lock = Callable[[], AbstractContextManager[None]]
 """Takes a catalog's lock of the table, and gives it back. Picklable. NotWrittenError when it is not granted."""

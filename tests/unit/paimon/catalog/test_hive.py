@@ -89,6 +89,20 @@ def test_partitions_are_entered(options: dict[str, str], metastore: Metastore, t
     assert ("sales", "quiet") not in metastore.partitions
 
 
+def test_expired_partitions_go(options: dict[str, str], metastore: Metastore) -> None:
+    schema = pa.schema([("id", pa.int64()), pa.field("day", pa.string(), False)])
+    given = {"metastore.partitioned-table": True, "partition.expiration-time": "7 d", "write-only": True,
+             "partition.timestamp-formatter": "yyyy-MM-dd"}  # fmt: skip
+    shop = lakebed.catalog("shop", options)
+    table = shop.create("a.t", schema, [], ["day"], given)
+    for day in ("2001-01-01", "2001-01-02", "9999-01-01"):
+        table.write(pa.table({"id": [1], "day": [day]}, schema))
+    there = metastore.partitions["a", "t"]
+    del there["2001-01-02",]
+    assert len(table.expire(options={"lakebed.expire.what": "partitions"}).expired) == 2
+    assert [*there] == [("9999-01-01",)]
+
+
 def test_external_tables(options: dict[str, str], metastore: Metastore, tmp_path: Path) -> None:
     shop, place = lakebed.catalog("shop", options), tmp_path / "mine"
     lakebed.create(place, "paimon", SCHEMA, ["dt", "id"], ["dt"], {"bucket": 1}).write(ROWS)

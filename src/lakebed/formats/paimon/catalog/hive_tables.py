@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import getpass
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakebed.errors import NotInHistoryError
 from lakebed.formats.paimon.catalog.metastore import Metastore
 from lakebed.formats.paimon.catalog.reported import partition_texts
 from lakebed.formats.paimon.catalog.settings import CASCADE, LOCATION_IN_PROPERTIES, SYNC_ALL, Settings, TableName
@@ -160,6 +162,17 @@ class HivePartitions:
         )
         self.metastore.ask("add_partitions_req", request)
         self._entered.update(added)
+
+    def dropped(self, partitions: Iterable[bytes], schema: TableSchema) -> None:
+        """Remove partitions that are there. Their files are not the metastore's to delete."""
+        if not _shows_partitions(schema):
+            return
+        for partition in partitions:
+            values = list(partition_texts(schema, partition).values())
+            gone = NotInHistoryError("the metastore has no such partition")
+            with suppress(NotInHistoryError):
+                self.metastore.ask("drop_partition", self.name.database, self.name.table, values, False, missing=gone)
+            self._entered.discard(partition)
 
 
 def _shows_partitions(schema: TableSchema) -> bool:

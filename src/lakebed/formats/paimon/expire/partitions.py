@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lakebed.errors import CommitConflictError, OptionError
@@ -28,7 +28,7 @@ from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.partition_time import PartitionTimes
-from lakebed.formats.paimon.layout import OWN_FOLDER, POSTPONE_BUCKET
+from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests
 from lakebed.formats.paimon.partition_text import spellings
 from lakebed.formats.paimon.partitions import PartitionFolders
@@ -36,11 +36,14 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import ExpireResult, Skipped
+from lakebed.redaction import redacting_logger
 
+_LOG = redacting_logger("lakebed.paimon")
 _LOOKS = 5
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -168,6 +171,7 @@ class PartitionExpiry:
                     keys = frozenset(partition.key for partition in batch)
                     commit(ReplacedPartitions(self.schema, keys, older=plan.older))
                     gone += batch
+                    self._report(keys)
             except CommitConflictError:
                 if number == _LOOKS:
                     raise
@@ -175,6 +179,16 @@ class PartitionExpiry:
             else:
                 break
         return gone, plan.kept
+
+    def _report(self, partitions: Iterable[bytes]) -> None:
+        """Tell the catalog of partitions that went, unless a branch may still have them. What fails goes to the log."""
+        history = self.history
+        reporter = history.reporter
+        if reporter is None or history.branch != MAIN_BRANCH or history.branches():
+            return
+        told = afterwards("its catalog still has old partitions", lambda: reporter.dropped(partitions, self.schema))
+        for note in told:
+            _LOG.warning("%s: %s", history.store.location, note)
 
     def _plan(self, latest: Snapshot | None, seconds: float, gone: int = 0) -> PartitionPlan:
         """What is too old at a time in seconds since 1970. So many partitions have gone in this run already."""
