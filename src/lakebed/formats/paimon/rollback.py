@@ -1,9 +1,9 @@
 """A table back at an earlier snapshot: later snapshots, changelogs and tags go, and the files that only they need.
 
 Rules: Paimon's FileStoreTable.rollbackTo and RollbackHelper, except for the order, which no crash can spoil. What is
-going to be deleted is written down first. Then the hint LATEST names the snapshot that stays, and the later ones go
-one by one, newest first, so at each moment the newest of those that are there is whole. Tags and files go last; what a
-crash leaves of them, the next rollback or expiry deletes.
+going to be deleted is written down first. Then later tags go, so that none ever names a snapshot that was taken back.
+The hint LATEST names the snapshot that stays, and the later ones go one by one, newest first, so at each moment the
+newest of those that are there is whole. Files go last; what a crash leaves, the next rollback or expiry deletes.
 
 A tag outlives its snapshot. A rollback to such a tag first makes its snapshot again.
 
@@ -96,6 +96,7 @@ class PaimonRollback:
             if claim_snapshot(store, branch, target) is not PutOutcome.CREATED:
                 raise self._conflict(f"snapshot {target.id} could not be made from its tag")
             write_earliest(store, branch, target.id)
+        store.delete_many([tag_path(branch, name) for name in later.tags])
         write_hints(store, branch, target.id, first=False)
         store.delete_in_order(snapshot_path(branch, snapshot.id) for snapshot in later.snapshots)
         newer = [number for number in self.history.snapshot_ids() if number > target.id]
@@ -104,7 +105,6 @@ class PaimonRollback:
         self.history.committed(target)
 
         def remove() -> None:
-            store.delete_many([tag_path(branch, name) for name in later.tags])
             if later.changelogs:
                 write_latest_changelog(store, branch, later.kept_changelog)
                 store.delete_many(later.changelog_paths(branch))
@@ -113,7 +113,7 @@ class PaimonRollback:
             store.delete_many(files)
             store.delete(journal)
 
-        return afterwards("tags or files of the removed snapshots stay; roll back again, and they go", remove)
+        return afterwards("files of the removed snapshots stay; roll back again, and they go", remove)
 
     def _conflict(self, why: str) -> CommitConflictError:
         return CommitConflictError(

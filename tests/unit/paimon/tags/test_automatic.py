@@ -125,6 +125,9 @@ def test_tags_that_are_wrong_block_nothing(make: Make, at: Any) -> None:
     commit(table)
     table.store.write("tag/tag-2024-06-26 22", b"not a tag")
     table.store.write("tag/tag-2099-01-01 00", table.store.read("snapshot/snapshot-1"))
+    of_a_lost_one = table.store.read("snapshot/snapshot-1").replace(b'"id": 1', b'"id": 77')
+    table.store.write("tag/tag-2024-06-26 08", of_a_lost_one)
+    table.store.delete("tag/tag-2024-06-26 09")
     at("2024-06-26T11:00:00")
     commit(table)
     assert tagged(table, "2024-06-26 10") == 2

@@ -2,7 +2,9 @@
 
 import datetime
 import json
+import pickle
 import shutil
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 import pytest
@@ -11,6 +13,7 @@ import lakebed
 from lakebed import Table
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.kernel import clock
+from lakebed.kernel.files import PutOutcome, Store
 from tests.tables.paimon.small import Make, contents, rows
 
 ONLY_TAGS = {"lakebed.expire.what": "tags"}
@@ -120,6 +123,39 @@ def test_a_damaged_tag_can_be_deleted(make: Make) -> None:
 
 def files(table: Table) -> set[str]:
     return {info.path for info in table.store.walk("")}
+
+
+def test_a_tag_that_an_expiry_does_not_see_yet(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, late, other = make(bucket="1"), make(bucket="1"), Store.delete_many
+    for each in (table, late):
+        for number in (1, 2, 3):
+            each.write(rows(("a", number, "v", 1)), mode="overwrite")
+
+    def tag_first(store: Store, paths: Iterable[str]) -> None:
+        monkeypatch.undo()
+        lakebed.open(table.location).tag("just in time", 1)
+        other(store, paths)
+
+    monkeypatch.setattr(type(table.store), "delete_many", tag_first)
+    assert table.expire(options=EXPIRE).expired == ("1", "2")
+    assert contents(table, as_of="tag:just in time") == [("a", 1, "v", 1)]
+    put = type(late.store).put_if_absent
+
+    def expire_first(store: Store, path: str, data: bytes) -> PutOutcome:
+        monkeypatch.undo()
+        lakebed.open(late.location).expire(options=EXPIRE)
+        return put(store, path, data)
+
+    monkeypatch.setattr(type(late.store), "put_if_absent", expire_first)
+    with pytest.raises(NotInHistoryError, match="expired meanwhile"):
+        late.tag("too late", 2)
+    assert names(late) == []
+
+
+def test_a_writer_with_tags_travels(make: Make) -> None:
+    table = lakebed.open(make().location, {"tag.automatic-creation": "process-time"})
+    sink = pickle.loads(pickle.dumps(table.sink()))
+    assert sink.commit_options.tags.automatic.periods.length == datetime.timedelta(1)
 
 
 def names(table: Table) -> list[str]:

@@ -131,7 +131,8 @@ class SnapshotExpiry:
             for name, snapshot in unused.tagged().items()
             if retention.earliest <= snapshot.id < retention.end
         ]
-        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged), due.changelogs)
+        tags = frozenset(unused.tagged())
+        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged), due.changelogs, tags)
 
     def _remove(self, names: Sequence[str], unused: _Unused) -> tuple[str, ...]:
         """Remove snapshots and changelogs, and then their files, both by what was written down before. The note says
@@ -148,10 +149,18 @@ class SnapshotExpiry:
         store.together(lambda act: act(), removals)
 
         def remove() -> None:
-            store.delete_many(paths)
+            store.delete_many(self._without_new_tags(unused))
             store.delete(journal)
 
         return afterwards("files of the expired snapshots stay until the next expiry, which resumes it", remove)
+
+    def _without_new_tags(self, unused: _Unused) -> Sequence[str]:
+        """The files to delete, without those of tags that were made since they were looked for. Whoever tags a snapshot
+        looks afterwards whether it is still there."""
+        if unused.tags.issuperset(self.history.tags()):
+            return unused.paths
+        needed = {*UnusedFiles(self.history, self.schema, self.options).all_needed()}
+        return [path for path in unused.paths if path not in needed]
 
     def look(self) -> None:
         """Read the oldest snapshot, which tells after a commit whether an expiry is due."""
@@ -198,14 +207,15 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Unused:
-    """The snapshots before `end` that go, the files that only they and changelogs that end need, and the ones whose
-    files a tag holds."""
+    """The snapshots before `end` that go, the files that only they and changelogs that end need, the ones whose files a
+    tag holds, and the names of all tags."""
 
     end: int = 0
     expiring: tuple[Snapshot, ...] = ()
     paths: tuple[str, ...] = ()
     tagged: tuple[Skipped, ...] = ()
     changelogs: ChangelogPlan = field(default_factory=ChangelogPlan)
+    tags: frozenset[str] = frozenset()
 
 
 def _told(changelogs: ChangelogPlan, dry_run: bool) -> Iterator[str]:

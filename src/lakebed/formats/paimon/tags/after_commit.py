@@ -1,7 +1,7 @@
 """What commits do about tags: they make the automatic ones that are due, and end those whose time is over.
 
-Rules: Paimon's TagAutoManager and TagBatchCreation. Tags are looked at by each commit where the options say that it
-makes any, otherwise only when snapshots expire too.
+Rules: Paimon's TagAutoManager and TagBatchCreation. Times to live are looked at by each commit where new tags have
+one by the table's options, otherwise only when snapshots expire too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class TagsOfCommits:
 
     tags: Tags
     automatic: AutomaticTags | None
+    lifetimes: TagLifetimes
 
     @classmethod
     def of(cls, history: History, schema: TableSchema, options: Options, given: Iterable[str]) -> Self:
@@ -44,7 +45,7 @@ class TagsOfCommits:
             tags.callbacks()
         if "/" in options[opt.TAG_BATCH_NAME]:
             raise OptionError.ill_typed(opt.TAG_BATCH_NAME.key, options[opt.TAG_BATCH_NAME], "a name without a slash")
-        return cls(tags, AutomaticTags.of(tags))
+        return cls(tags, AutomaticTags.of(tags), TagLifetimes(tags))
 
     def forces_snapshot(self, latest: Snapshot | None) -> bool:
         """Whether a stream's commit without files makes a snapshot, so that a tag can be made."""
@@ -60,10 +61,9 @@ class TagsOfCommits:
             notes += afterwards("its tags are made by the next commit", lambda: notes.extend(automatic.run(after)))
         elif latest is not None and of_batch and options[opt.TAG_CREATION] == "batch":
             notes += afterwards("the tag of the batch was not made", self._batch(latest))
-        makes_tags = options[opt.TAG_CREATION] != "none" or options[opt.TAG_TIME] is not None
-        if ends_tags and (after_expiry or makes_tags) and options[opt.TAG_TIME_EXPIRE]:
-            lifetimes = TagLifetimes(self.tags)
-            notes += afterwards("tags stay whose time to live is over", lambda: lifetimes.expire())
+        looks = after_expiry or options[opt.TAG_TIME] is not None
+        if ends_tags and looks and options[opt.TAG_TIME_EXPIRE]:
+            notes += afterwards("tags stay whose time to live is over", self.lifetimes.expire)
         return tuple(notes)
 
     def after_rewrite(self, result: RewriteResult) -> RewriteResult:

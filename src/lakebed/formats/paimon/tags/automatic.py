@@ -66,7 +66,7 @@ class AutomaticTags:
 
     def run(self, latest: Snapshot) -> tuple[str, ...]:
         """Make the tags that are due when the newest snapshot is `latest`. The notes name periods without one."""
-        newest = self._newest()
+        newest = self._newest(latest.id)
         following = self._following(newest)
         if not self._is_due(self._time(latest), following):
             return ()
@@ -95,7 +95,7 @@ class AutomaticTags:
     def forces_snapshot(self, latest: Snapshot | None) -> bool:
         """Whether a commit without files makes a snapshot, so that a tag can be made."""
         if not self.by_watermark:
-            following = self._following(self._newest())
+            following = self._following(self._newest(latest.id if latest is not None else 0))
             return self._is_due(self._wall_clock(clock.now_ms()), following)
         idle = self.tags.options[opt.WATERMARK_IDLE]
         if idle is None or latest is None or latest.watermark is None:
@@ -104,13 +104,13 @@ class AutomaticTags:
 
     # ---- where the tags end ----
 
-    def _newest(self) -> tuple[Moment, Tag] | None:
-        """The start of the period of the newest automatic tag, and the tag."""
+    def _newest(self, latest: int) -> tuple[Moment, Tag] | None:
+        """The start of the period of the newest automatic tag of the snapshots up to `latest`, and the tag."""
         starts = {name: self.periods.start(name) for name in self.tags.history.tags()}
         named = sorted(((start, name) for name, start in starts.items() if start is not None), reverse=True)
         for start, name in named:
             tag = self.tags.read(name)
-            if tag is not None and self._is_genuine(start, tag):
+            if tag is not None and tag.snapshot.id <= latest and self._is_genuine(start, tag):
                 return start, tag
         return None
 

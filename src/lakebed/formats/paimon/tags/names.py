@@ -61,6 +61,14 @@ class Tags:
             raise CommitUnknownError(
                 "the store does not say whether the tag was created", table=store.location, todo="Try again"
             )
+        if not self._is_held(name, tagged):
+            store.delete(tag_path(self.history.branch, name))
+            raise NotInHistoryError(
+                f"snapshot {tagged.id} has expired meanwhile",
+                table=store.location,
+                instant=str(tagged.id),
+                todo="Tag a newer one",
+            )
         self._call(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
 
     def create_if_free(self, name: str, tagged: Snapshot) -> bool:
@@ -120,6 +128,16 @@ class Tags:
         """Call the tag callbacks, best effort. The log says which failed."""
         for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.history.store.location, note)
+
+    def _is_held(self, name: str, tagged: Snapshot) -> bool:
+        """Whether something else has the snapshot of a tag that was just made: the snapshot itself, or another tag.
+
+        Then whoever removes that afterwards sees this tag, and spares its files.
+        """
+        if self.history.find(tagged.id) is not None:
+            return True
+        others = self.read_many([other for other in self.history.tags() if other != name])
+        return any(other.snapshot.id == tagged.id for other in others.values())
 
     @property
     def _lifetime(self) -> datetime.timedelta | None:

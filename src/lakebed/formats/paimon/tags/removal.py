@@ -69,5 +69,5 @@ def _candidates(history: History, schema: TableSchema, options: Options, name: s
     others = [snapshot for other, snapshot in history.tagged().items() if other != name]
     if any(other.id == tagged.id for other in others) or history.find(tagged.id) is not None:
         return tagged, ()
-    refuse_unserved(schema, options, Use.WRITE, history.store.location)
+    refuse_unserved(schema, options, Use.UPKEEP, history.store.location)
     return tagged, UnusedFiles(history, schema, options).of_tag(tagged)
