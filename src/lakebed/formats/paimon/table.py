@@ -280,13 +280,12 @@ class PaimonTable(Table):
         UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot."""
         name = checked_name(name, "tag")
         schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
-        tagged = self._history.at(checked_position(snapshot))
-        Tags(self._history, schema, self._options(schema), self.options).create(name, tagged, time_retained)
+        tags, tagged = self._tags(schema), self._history.at(checked_position(snapshot))
+        tags.create(name, tagged, time_retained, is_newest=snapshot is None)
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag, and the files that only it needs; NotInHistoryError when there is none."""
-        schema = self.table_schema
-        Tags(self._history, schema, self._options(schema), self.options).delete(checked_name(name, "tag"))
+        self._tags(self.table_schema).delete(checked_name(name, "tag"))
 
     def branch(self, name: str, at: Position = None) -> None:
         """Make a branch of "tag:NAME", or an empty one that has the newest schema."""
@@ -324,6 +323,9 @@ class PaimonTable(Table):
         """
         table = self._on_branch(options)
         return inspect(table._history, lambda schema: table._options(schema, options))
+
+    def _tags(self, schema: TableSchema) -> Tags:
+        return Tags(self._history, schema, self._options(schema), self.options)
 
     def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:
         """The table, on the branch that the options of a call name. Whether it is there shows when its schema is

@@ -39,8 +39,9 @@ class Tags:
     options: Options
     given: Iterable[str]
 
-    def create(self, name: str, tagged: Snapshot | None, time_retained: Span = None) -> None:
-        """Name a snapshot. `time_retained` is how long the tag lives; None: as `tag.default-time-retained` says.
+    def create(self, name: str, tagged: Snapshot | None, time_retained: Span = None, is_newest: bool = False) -> None:
+        """Name a snapshot. `time_retained` is how long the tag lives; None: as `tag.default-time-retained` says. One
+        that `is_newest` is not looked for afterwards: it does not expire.
 
         UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot.
         """
@@ -61,7 +62,7 @@ class Tags:
             raise CommitUnknownError(
                 "the store does not say whether the tag was created", table=store.location, todo="Try again"
             )
-        if not self._is_held(name, tagged):
+        if not is_newest and not self._is_held(name, tagged):
             store.delete(tag_path(self.history.branch, name))
             raise NotInHistoryError(
                 f"snapshot {tagged.id} has expired meanwhile",
