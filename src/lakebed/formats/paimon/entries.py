@@ -22,6 +22,10 @@ KeepBuckets = Callable[[Sequence[bytes], Int64s], Bools]
 """Which of some buckets, given by their partitions and their numbers, are wanted."""
 
 
+_IDENTITY = ("partition", "bucket", "level", "file_name", "extra_files", "embedded_index", "external_path")
+"""The columns that tell files apart."""
+
+
 @dataclass(frozen=True, eq=False)
 class Entries(Sequence[ManifestEntry]):
     """Entries in order; `table` has the columns of `ENTRY_SCHEMA`. An item is made of its columns when it is asked
@@ -126,6 +130,22 @@ class Entries(Sequence[ManifestEntry]):
         mask = np.ones(len(self), np.bool_)
         mask[shared] = False
         mask[shared[order[ends[stays]]]] = True
+        return self.kept(mask)
+
+    def without(self, others: Entries) -> Entries:
+        """The entries of files that `others` do not name."""
+        if not len(others) or not len(self):
+            return self
+        names = pc.is_in(self.table.column("file_name"), value_set=one_chunk(others.table.column("file_name")))
+        rows = np.flatnonzero(names.to_numpy())
+        if not len(rows):
+            return self
+        columns = [*_IDENTITY]
+        own = self.table.select(columns).take(pa.array(rows))
+        both = Entries(pa.concat_tables([own, others.table.select(columns)]))
+        codes = both._identities(_codes(both.table.column("file_name")), np.arange(len(both)))
+        mask = np.ones(len(self), np.bool_)
+        mask[rows[np.isin(codes[: len(rows)], codes[len(rows) :])]] = False
         return self.kept(mask)
 
     def _identities(self, names: Int64s, rows: Int64s) -> Int64s:

@@ -96,9 +96,10 @@ def entries_of(
 
     Many entries come as `Entries`, without statistics unless `stats` asks for them.
     """
+    metas = [*metas]
+    if sum(meta.file_size for meta in metas) >= _COLUMNS_FROM:
+        return _columns_of(store, metas, keep, stats)
     files = [*map(manifest_file, metas)]
-    if sum(file.size or 0 for file in files) >= _COLUMNS_FROM:
-        return _columns_of(store, files, keep, stats)
     entries = [entry for of_manifest in entries_by_manifest(store, files) for entry in of_manifest]
     if keep is None or not entries:
         return entries
@@ -106,30 +107,31 @@ def entries_of(
     return [entry for entry, is_wanted in zip(entries, wanted.tolist(), strict=True) if is_wanted]
 
 
-def _columns_of(store: Store, files: Sequence[MetadataFile], keep: KeepBuckets | None, stats: bool) -> Entries:
+def _columns_of(store: Store, metas: Sequence[ManifestFileMeta], keep: KeepBuckets | None, stats: bool) -> Entries:
     """The entries of manifests as columns. Some runs of manifests are read and decoded at once; of each only what is
     kept stays in memory."""
 
-    def decoded(run: Sequence[MetadataFile]) -> Entries:
-        contents = [(manifest_path(file.name), data) for file, data in manifest_bytes(store, run)]
+    def decoded(run: Sequence[ManifestFileMeta]) -> Entries:
+        read = manifest_bytes(store, [*map(manifest_file, run)])
+        contents = [(manifest_path(file.name), data) for file, data in read]
         entries = Entries(decode_entries(contents, stats))
         refuse_external(store, entries.external_files())
         return entries if keep is None else entries.in_buckets(keep)
 
-    runs = [*_runs(files)]
-    return Entries.joined([*LocalEngine().map(decoded, runs)] if len(runs) > 1 else [decoded(files)])
+    runs = [*runs_of(metas)]
+    return Entries.joined([*LocalEngine().map(decoded, runs)] if len(runs) > 1 else [decoded(metas)])
 
 
-def _runs(files: Sequence[MetadataFile]) -> Iterator[list[MetadataFile]]:
+def runs_of(metas: Iterable[ManifestFileMeta]) -> Iterator[list[ManifestFileMeta]]:
     """Neighbouring manifests that are decoded at once."""
-    run: list[MetadataFile] = []
+    run: list[ManifestFileMeta] = []
     size = 0
-    for file in files:
-        if run and size + (file.size or 0) > _RUN_BYTES:
+    for meta in metas:
+        if run and size + meta.file_size > _RUN_BYTES:
             yield run
             run, size = [], 0
-        run.append(file)
-        size += file.size or 0
+        run.append(meta)
+        size += meta.file_size
     if run:
         yield run
 

@@ -242,8 +242,8 @@ class PaimonTable(Table):
         real buckets, which makes them visible.
 
         `where` picks partitions. The option `compact_strategy` is `full` or `minor`, `order_strategy` sorts, and
-        `bucket` moves rows into that number of buckets; others are table options for this call. Raises
-        CommitConflictError when another compaction was faster.
+        `bucket` moves rows into that number of buckets; others are table options for this call. With
+        `lakebed.rewrite.what` = `manifests` these are merged. CommitConflictError when another compaction was faster.
         """
         own, given = rewrite_options.OPTIONS.split(options, opt.OPTIONS)
         table = self._on_branch(given)

@@ -21,7 +21,7 @@ from lakebed.kernel.avro.schema import check_schema
 
 RECORD_FILE_BYTES = 1 << 30
 """The most bytes in all blocks of a file whose records become Python objects."""
-_BLOCK_RECORDS = 1000
+BLOCK_RECORDS = 1000
 """How many records each written block has; the last one has the rest."""
 
 
@@ -69,17 +69,21 @@ def write_records(
     metadata: Mapping[str, bytes] = {},
 ) -> bytes:
     """A whole file of these records; `metadata` goes into its header besides the schema and the codec."""
-    chunks = [framing.header({**metadata, "avro.schema": schema.text})]
+    blocks = (framing.block(count, block) for count, block in record_blocks(schema, records))
+    return b"".join((framing.header({**metadata, "avro.schema": schema.text}), *blocks))
+
+
+def record_blocks(schema: RecordSchema, records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, bytes]]:
+    """Records as blocks of `BLOCK_RECORDS`, the last one shorter: their number and their bytes, uncompressed."""
     block, count = io.BytesIO(), 0
     for record in records:
         fastavro.schemaless_writer(block, schema.parsed, record)
         count += 1
-        if count == _BLOCK_RECORDS:
-            chunks.append(framing.block(count, block.getvalue()))
+        if count == BLOCK_RECORDS:
+            yield count, block.getvalue()
             block, count = io.BytesIO(), 0
     if count:
-        chunks.append(framing.block(count, block.getvalue()))
-    return b"".join(chunks)
+        yield count, block.getvalue()
 
 
 def datum(source: io.BytesIO, schema: Any) -> dict[str, Any]:

@@ -11,13 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry, SimpleStats
+from lakebed.formats.paimon.codec.manifest_avro import MANIFEST_VERSION
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.avro.container import Container, take_apart
 from lakebed.kernel.avro.decode import decode_blocks
+from lakebed.kernel.avro.encode import encode_records
+from lakebed.kernel.avro.records import BLOCK_RECORDS
 from lakebed.kernel.avro.schema import check_schema, plain_fields
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
@@ -129,6 +134,20 @@ def file_values(table: pa.Table) -> Iterator[DataFileMeta]:
 
 _ENTRY_ONLY = ("kind", "partition", "bucket", "total_buckets")
 _FILE_FIELDS = tuple(DataFileMeta.__dataclass_fields__)
+
+
+def entry_blocks(table: pa.Table) -> Iterator[tuple[int, bytes]]:
+    """Entries of `ENTRY_SCHEMA` as blocks of a manifest, as `manifest_blocks` makes them of values."""
+    required = pa.list_(pa.field("item", pa.string(), nullable=False))
+    for start in range(0, len(table), BLOCK_RECORDS):
+        rows = table.slice(start, BLOCK_RECORDS)
+        columns = [pa.array(np.full(len(rows), MANIFEST_VERSION, np.int32))]
+        fields = [pa.field("version", pa.int32(), nullable=False)]
+        for field in ENTRY_SCHEMA:
+            texts = field.type == _STRINGS
+            columns.append(one_chunk(rows.column(field.name).cast(required) if texts else rows.column(field.name)))
+            fields.append(field.with_type(required) if texts else field)
+        yield len(rows), encode_records(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
 
 
 # ---- decoding --------------------------------------------------------------------------------------------------------

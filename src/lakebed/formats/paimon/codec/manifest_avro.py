@@ -18,11 +18,11 @@ from lakebed.formats.paimon.codec.manifest import (
     SimpleStats,
 )
 from lakebed.kernel.avro.container import Framing
-from lakebed.kernel.avro.records import RecordSchema, read_records, write_records
+from lakebed.kernel.avro.records import RecordSchema, read_records, record_blocks, write_records
 from lakebed.kernel.decoding import decoding
 
 V = TypeVar("V")
-_MANIFEST_VERSION, _INDEX_VERSION = 2, 1
+MANIFEST_VERSION, _INDEX_VERSION = 2, 1
 
 
 def _optional(name: str, kind: Any) -> dict[str, Any]:
@@ -111,6 +111,16 @@ def manifest_to_bytes(entries: Iterable[ManifestEntry]) -> bytes:
     return _file(_MANIFEST, map(_entry_record, entries))
 
 
+def manifest_header(framing: Framing) -> bytes:
+    """The beginning of a manifest, before its blocks."""
+    return framing.header({"avro.schema": _MANIFEST.text})
+
+
+def manifest_blocks(entries: Iterable[ManifestEntry]) -> Iterator[tuple[int, bytes]]:
+    """Entries as blocks of a thousand: their number and their bytes, uncompressed."""
+    return record_blocks(_MANIFEST, map(_entry_record, entries))
+
+
 def manifest_from_bytes(data: bytes, file: str) -> Iterator[ManifestEntry]:
     """The entries of a manifest, in order."""
     return _values(_entry_value, data, file)
@@ -157,7 +167,7 @@ def _stats_value(record: dict[str, Any]) -> SimpleStats:
 def _entry_record(entry: ManifestEntry) -> dict[str, Any]:
     file = entry.file
     return {
-        "_VERSION": _MANIFEST_VERSION,
+        "_VERSION": MANIFEST_VERSION,
         "_KIND": entry.kind,
         "_PARTITION": entry.partition,
         "_BUCKET": entry.bucket,
@@ -225,7 +235,7 @@ def _file_value(file: dict[str, Any]) -> DataFileMeta:
 
 def _meta_record(meta: ManifestFileMeta) -> dict[str, Any]:
     return {
-        "_VERSION": _MANIFEST_VERSION,
+        "_VERSION": MANIFEST_VERSION,
         "_FILE_NAME": meta.file_name,
         "_FILE_SIZE": meta.file_size,
         "_NUM_ADDED_FILES": meta.num_added_files,

@@ -21,7 +21,8 @@ from lakebed.formats.paimon.commit.conflicts import (
     check_vectors,
 )
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
-from lakebed.formats.paimon.commit.manifests import ManifestWriter, MergeSettings
+from lakebed.formats.paimon.commit.manifest_merge import MergeSettings, NothingToMergeError
+from lakebed.formats.paimon.commit.manifests import ManifestWriter
 from lakebed.formats.paimon.commit.row_ids import with_row_ids
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
@@ -42,7 +43,10 @@ class Attempt:
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         types = [item.type for item in schema.project(schema.partition_keys)]
-        self._writer = ManifestWriter(self._store, types, schema.id, MergeSettings.of(options))
+        settings = MergeSettings.of(options)
+        if new.merges_manifests:
+            settings = settings.of_a_rewrite
+        self._writer = ManifestWriter(self._store, types, schema.id, settings)
 
     @property
     def written(self) -> Sequence[str]:
@@ -51,7 +55,7 @@ class Attempt:
 
     def write_metadata(self) -> Snapshot:
         """Write the manifests of the new snapshot: all but its own file. CommitConflictError when it may not follow the
-        latest one."""
+        latest one, NothingToMergeError when it should merge manifests and there are none to merge."""
         self.entries, next_row = self._with_row_ids(self._entries())
         snapshot = self._snapshot(self.entries, next_row)
         self._writer.flush()
@@ -63,7 +67,7 @@ class Attempt:
         ours, replaced = new.changes.entries, new.replaced
         check_meanwhile(self._history, new, latest)
         checked = new.kind is not CommitKind.APPEND or new.check_appends
-        if latest is None or not (checked or replaced):
+        if latest is None or new.merges_manifests or not (checked or replaced):
             return ours
         touched = {entry.partition for entry in ours}
 
@@ -105,7 +109,10 @@ class Attempt:
     def _snapshot(self, entries: tuple[ManifestEntry, ...], next_row: int) -> Snapshot:
         new, latest, writer = self._new, self.latest, self._writer
         previous = data_manifests(self._store, latest) if latest else []
-        base, base_size = writer.manifest_list(writer.merged(previous))
+        merged = writer.merged(previous)
+        if new.merges_manifests and {meta.file_name for meta in merged} == {meta.file_name for meta in previous}:
+            raise NothingToMergeError
+        base, base_size = writer.manifest_list(merged)
         delta, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog = new.changes.changelog
         changes, changes_size = writer.manifest_list(writer.manifests(changelog)) if changelog else (None, None)

@@ -55,6 +55,7 @@ class NewSnapshot:
     - `last_safe`: no other user may have compacted, overwritten or written to real buckets after this snapshot; None
       or negative: do not look.
     - `watermark`: that of the rows, in milliseconds since 1970; None: that of the latest snapshot.
+    - `merges_manifests`: it changes no file, and merges all manifests that can be.
     """
 
     user: str
@@ -67,6 +68,7 @@ class NewSnapshot:
     rows_since: int | None = None
     last_safe: int | None = None
     watermark: int | None = None
+    merges_manifests: bool = False
 
 
 def kind_of_append(messages: Iterable[PaimonMessage], replaced: ReplacedPartitions | None) -> CommitKind:

@@ -1,53 +1,26 @@
-"""Writing manifests: the new ones of a commit, and old ones that it merges.
-
-Rules: Paimon's ManifestFileMerger. Small manifests are joined up to `manifest.target-file-size`. When the changed ones
-together pass `manifest.full-compaction-threshold-size`, all are rewritten without the deleted entries.
-"""
+"""The metadata files of a commit: new manifests, manifest lists and index manifests, and old manifests that it merges
+(`manifest_merge`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.bucket_summaries import remember_joined
-from lakebed.formats.paimon.codec.binary_row import decode_row, encode_row, with_arity, without_arity
-from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
-from lakebed.formats.paimon.codec.manifest_avro import (
-    index_manifest_to_bytes,
-    manifest_list_to_bytes,
-    manifest_to_bytes,
-)
+from lakebed.formats.paimon.codec.manifest import IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
+from lakebed.formats.paimon.codec.manifest_avro import index_manifest_to_bytes, manifest_list_to_bytes
 from lakebed.formats.paimon.codec.manifest_summary import joined_manifests
 from lakebed.formats.paimon.codec.types import DataType
+from lakebed.formats.paimon.commit.manifest_files import partition_stats, partition_values, rolled
+from lakebed.formats.paimon.commit.manifest_merge import FullMerge, MergeSettings, minor_groups
+from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.layout import NameFactory, manifest_path
 from lakebed.formats.paimon.manifests import entries_of, manifest_bytes, manifest_file, merge
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options
 
-_ENTRY_BYTES = 400
-"""An estimate, by which entries are cut into manifests of the target size."""
 _JOINED_SIZE = 2
 """Manifests with more bytes than this many times the target size do not become one."""
 _BUFFER_BYTES = 32 << 20
 """Files are held until they have so many bytes, to be written together."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeSettings:
-    """When manifests are merged; sizes in bytes."""
-
-    target_size: int
-    merge_min_count: int
-    full_threshold: int
-
-    @classmethod
-    def of(cls, options: Options) -> MergeSettings:
-        """By the options `manifest.*`."""
-        return cls(
-            options[opt.MANIFEST_TARGET_SIZE], options[opt.MANIFEST_MERGE_COUNT], options[opt.MANIFEST_FULL_SIZE]
-        )
 
 
 class ManifestWriter:
@@ -75,8 +48,12 @@ class ManifestWriter:
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Make manifests of about the target size."""
-        size = max(1, min(len(entries), self._settings.target_size // _ENTRY_BYTES))
-        return [self._manifest(entries[start : start + size]) for start in range(0, len(entries), size)]
+        return [*self._rolled([entries])]
+
+    def _rolled(self, pieces: Iterable[Sequence[ManifestEntry]]) -> Iterator[ManifestFileMeta]:
+        for data, summary in rolled(pieces, self._settings.target_size):
+            name, size = self._put(self._manifests(), data)
+            yield summary.meta(name, size, self._schema_id, self._types)
 
     def manifest_list(self, metas: Iterable[ManifestFileMeta]) -> tuple[str, int]:
         """Make a manifest list; returns its name and size in bytes."""
@@ -88,33 +65,26 @@ class ManifestWriter:
 
     def merged(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """The manifests that the next snapshot names for what the last one holds."""
-        return self._rewritten(metas) or self._joined(metas)
+        full = FullMerge.of(self._store, metas, self._settings, self._types)
+        return self._joined(metas) if full is None else self._rewritten(full)
 
-    def _rewritten(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
-        """All manifests without deleted entries, when the changed ones have passed the threshold; else None."""
-        full = [meta for meta in metas if not meta.num_deleted_files and meta.file_size >= self._settings.target_size]
-        changed = [meta for meta in metas if meta not in full]
-        if sum(meta.file_size for meta in changed) < self._settings.full_threshold:
-            return None
-        deleted = {entry.identity for entry in merge(entries_of(self._store, changed)) if entry.kind != ADD}
-        untouched = [meta for meta in full if not deleted or not self._names_any(meta, deleted)]
-        touched = [meta for meta in metas if meta not in untouched]
-        live = [entry for entry in merge(entries_of(self._store, touched)) if entry.kind == ADD]
-        return untouched + self.manifests(live)
+    def _rewritten(self, merge: FullMerge) -> list[ManifestFileMeta]:
+        """All manifests without deleted entries: first those that stay, then the new ones."""
+        staying = [*merge.kept]
 
-    def _names_any(self, meta: ManifestFileMeta, identities: set[Any]) -> bool:
-        return any(entry.identity in identities for entry in entries_of(self._store, [meta]))
+        def pieces() -> Iterator[Entries]:
+            for manifest, entries in merge.pieces(self._store):
+                if manifest is None:
+                    yield entries
+                else:
+                    staying.append(manifest)
+
+        written = [*self._rolled(pieces())]
+        return [*staying, *written]
 
     def _joined(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
         """Neighbouring small manifests as one, where they fill a manifest together, or are many."""
-        joined: list[ManifestFileMeta] = []
-        waiting: list[ManifestFileMeta] = []
-        for meta in metas:
-            waiting.append(meta)
-            if sum(item.file_size for item in waiting) >= self._settings.target_size:
-                joined += self._as_one(waiting)
-                waiting = []
-        return joined + (self._as_one(waiting) if len(waiting) >= self._settings.merge_min_count else waiting)
+        return [meta for group in minor_groups(metas, self._settings) for meta in self._as_one(group)]
 
     def _as_one(self, metas: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
         if len(metas) == 1:
@@ -141,63 +111,15 @@ class ManifestWriter:
         name, size = self._put(self._manifests(), data)
         stats = SimpleStats()
         if self._types:
-            rows = [
-                self._values(row) for m in metas for row in (m.partition_stats.min_values, m.partition_stats.max_values)
-            ]
-            stats = self._stats(rows, [sum(of_column) for of_column in zip(*counts, strict=True)])
+            ends = [row for m in metas for row in (m.partition_stats.min_values, m.partition_stats.max_values)]
+            nulls = [sum(of_column) for of_column in zip(*counts, strict=True)]
+            stats = partition_stats([partition_values(row, self._types) for row in ends], nulls, self._types)
         low, high, lowest, highest = zip(*bounds, strict=True)
         added = sum(meta.num_added_files for meta in metas)
         bounds_of_all = min(low), max(high), min(lowest), max(highest)
         joined = ManifestFileMeta(name, size, added, 0, stats, self._schema_id, *bounds_of_all)
         remember_joined(self._store, metas, joined)
         return joined
-
-    def _manifest(self, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
-        name, size = self._put(self._manifests(), manifest_to_bytes(entries))
-        added = sum(entry.kind == ADD for entry in entries)
-        buckets = [entry.bucket for entry in entries]
-        levels = [entry.file.level for entry in entries]
-        return ManifestFileMeta(
-            name,
-            size,
-            added,
-            len(entries) - added,
-            self._partition_stats(entries),
-            self._schema_id,
-            min(buckets),
-            max(buckets),
-            min(levels),
-            max(levels),
-        )
-
-    def _partition_stats(self, entries: Sequence[ManifestEntry]) -> SimpleStats:
-        if not self._types:
-            return SimpleStats()
-        counts: dict[bytes, int] = {}
-        for entry in entries:
-            counts[entry.partition] = counts.get(entry.partition, 0) + 1
-        rows = [(self._values(key), count) for key, count in counts.items()]
-        nulls = [sum(count for row, count in rows if row[position] is None) for position in range(len(self._types))]
-        return self._stats([row for row, _ in rows], nulls)
-
-    def _values(self, row: bytes) -> Sequence[Any]:
-        """The partition values of a serialized row."""
-        return decode_row(without_arity(row), self._types)
-
-    def _stats(self, rows: Sequence[Sequence[Any]], nulls: Sequence[int]) -> SimpleStats:
-        """The least and greatest value of each partition column."""
-        low: list[Any] = []
-        high: list[Any] = []
-        for position in range(len(self._types)):
-            values = [row[position] for row in rows if row[position] is not None]
-            low.append(min(values, default=None))
-            high.append(max(values, default=None))
-        arity = len(self._types)
-        return SimpleStats(
-            with_arity(encode_row(low, self._types), arity),
-            with_arity(encode_row(high, self._types), arity),
-            tuple(nulls),
-        )
 
     def _put(self, name: str, data: bytes) -> tuple[str, int]:
         path = manifest_path(name)

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from lakebed.kernel.options import Option, OptionSet, one_of
 
+WHAT = Option(
+    "lakebed.rewrite.what",
+    one_of("data-files", "manifests"),
+    "data-files",
+    "What is rewritten. `manifests` merges small manifests and drops deleted entries, and changes no data file.",
+)
 STRATEGY = Option(
     "compact_strategy",
     one_of("full", "minor"),
@@ -23,5 +29,5 @@ ORDER_STRATEGY = Option(
 )
 ORDER_BY = Option("order_by", str, "", "The columns to sort by; by default `clustering.columns`.")
 
-OPTIONS = OptionSet((STRATEGY, ORDER_STRATEGY, ORDER_BY), "a rewrite of Paimon files", prefixes=())
+OPTIONS = OptionSet((WHAT, STRATEGY, ORDER_STRATEGY, ORDER_BY), "a rewrite of Paimon files", prefixes=())
 """The keys that only a rewrite has."""

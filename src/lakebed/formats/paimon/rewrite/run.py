@@ -23,7 +23,8 @@ from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_un
 from lakebed.formats.paimon.rewrite.append_plan import not_rewritten, plan_append_compaction
 from lakebed.formats.paimon.rewrite.append_task import AppendCompactor
 from lakebed.formats.paimon.rewrite.arrange import order_of
-from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY
+from lakebed.formats.paimon.rewrite.manifests import rewrite_manifests
+from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY, WHAT
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, plan_compaction
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale, plan_telling
@@ -46,12 +47,14 @@ def rewrite_files(
     history: History, schema: TableSchema, options: Options, where: Where, own: Options, given: Mapping[str, str],
     dry_run: bool, engine: Engine | None,
 ) -> RewriteResult:  # fmt: skip
-    """Rewrite the files of a table by its bucket mode. `own` are the options that only a rewrite has, `given` the
+    """Rewrite the files of a table by its bucket mode, or its manifests. `own` are the options that only a rewrite has, `given` the
     table options of the call: `bucket` among them rescales.
 
     Raises UnsupportedError for what lakebed does not compact, CommitConflictError when another writer was faster;
     nothing is left behind then.
     """
+    if own[WHAT] == "manifests":
+        return rewrite_manifests(history, schema, options, where, dry_run)
     table, mode = history.store.location, bucket_mode(schema, options)
     if own[ORDER_STRATEGY] != "none" and mode is not BucketMode.BUCKET_UNAWARE:
         raise UnsupportedError(
