@@ -39,6 +39,7 @@ import org.apache.paimon.utils.Pair;
  * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`. `branch TABLE NAME TAG`, `forward TABLE NAME`.
  * `tags TABLE`: each tag with its snapshot, and its time to live in milliseconds. `lives TABLE NAME MILLIS`: a tag with one. `automatic TABLE KEY=VALUE ...`: what a commit with these options does about
  * tags. `changelogs TABLE`: the first and the last of the changelogs that outlive their snapshots.
+ * `manifests TABLE list|merge`: see {@link PaimonManifests}.
  */
 final class PaimonUpkeep {
   private PaimonUpkeep() {}
@@ -56,6 +57,7 @@ final class PaimonUpkeep {
       case "expire": expire(table, Integer.parseInt(words[2])); break;
       case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;
       case "branch": table.createBranch(words[2], words[3]); break;
+      case "manifests": PaimonManifests.run(table, words[2]); break;
       case "forward": table.fastForward(words[2]); break;
       case "tags": tags(table); break;
       case "lives": table.createTag(words[2], Duration.ofMillis(Long.parseLong(words[3]))); break;

@@ -47,8 +47,8 @@ def rewrite_files(
     history: History, schema: TableSchema, options: Options, where: Where, own: Options, given: Mapping[str, str],
     dry_run: bool, engine: Engine | None,
 ) -> RewriteResult:  # fmt: skip
-    """Rewrite the files of a table by its bucket mode, or its manifests. `own` are the options that only a rewrite has, `given` the
-    table options of the call: `bucket` among them rescales.
+    """Rewrite the files of a table by its bucket mode, or its manifests. `own` are the options that only a rewrite has,
+    `given` the table options of the call: `bucket` among them rescales.
 
     Raises UnsupportedError for what lakebed does not compact, CommitConflictError when another writer was faster;
     nothing is left behind then.
