@@ -18,12 +18,13 @@ from lakebed.formats.paimon.codec.manifest_avro import manifest_blocks, manifest
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.entries import Entries
 from lakebed.kernel.avro.container import Framing
+from lakebed.kernel.avro.records import BLOCK_RECORDS
 
 
 def rolled(pieces: Iterable[Sequence[ManifestEntry]], target_size: int) -> Iterator[tuple[bytes, EntrySummary]]:
     """The manifests of entries, given in pieces: the bytes of each, and what it holds."""
     manifest: _Manifest | None = None
-    for piece in pieces:
+    for piece in _in_blocks(pieces):
         at = 0
         blocks = entry_blocks(piece.table) if isinstance(piece, Entries) else manifest_blocks(piece)
         for count, block in blocks:
@@ -35,6 +36,21 @@ def rolled(pieces: Iterable[Sequence[ManifestEntry]], target_size: int) -> Itera
                 manifest = None
     if manifest is not None:
         yield manifest.data, manifest.summary
+
+
+def _in_blocks(pieces: Iterable[Sequence[ManifestEntry]]) -> Iterator[Sequence[ManifestEntry]]:
+    """Pieces of columns cut anew, so that only the last one has a block that is not whole."""
+    rest: Entries | None = None
+    for piece in pieces:
+        if not isinstance(piece, Entries):
+            yield piece
+            continue
+        joined = piece if rest is None else Entries.joined([rest, piece])
+        whole = len(joined) - len(joined) % BLOCK_RECORDS
+        yield joined[:whole]
+        rest = joined[whole:]
+    if rest is not None:
+        yield rest
 
 
 class _Manifest:
