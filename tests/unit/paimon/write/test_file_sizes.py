@@ -62,3 +62,19 @@ def test_bounds_of_long_texts_are_found_where_the_footer_has_none(tmp_path: Path
     assert b"b" in stats.min_values
     assert b"z" * 15 + b"{" in stats.max_values
     assert stats.null_counts == (0, 1, 4)
+
+
+@pytest.mark.parametrize(("block_size", "row_groups"), [("128000000", 1), ("40000", 10)])
+def test_row_groups_have_the_size_that_the_option_gives(tmp_path: Path, block_size: str, row_groups: int) -> None:
+    options = {"write-buffer-size": "40 kb", "target-file-size": "128 mb", "parquet.block.size": block_size}
+    table = table_of(tmp_path / "t", True, **options, **{"write-only": "true"})
+    for _ in range(2):
+        rows = data(8000)
+        table.write(pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=500)))
+    table.rewrite(options={"write-only": "false"})
+    paths = [*(tmp_path / "t").glob("bucket-0/*.parquet")]
+    assert len(paths) == 3
+    for path in paths:
+        footer = pq.ParquetFile(path).metadata
+        assert row_groups <= footer.num_row_groups <= 3 * row_groups - 2
+    assert table.read().read_all().num_rows == 8000

@@ -7,7 +7,7 @@ one with the vectors of the files that stay. Where rows are tracked, the files c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -31,7 +31,6 @@ from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.rewrite.vectors import BucketVectors
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.bucket import BucketFiles
-from lakebed.formats.paimon.write.files import piece_bytes
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.kernel.sorting import Keys, sorted_batches
 
@@ -109,10 +108,10 @@ class AppendCompactor:
             rows = sorted_batches(rows, self.order, folder=self.options.spill.folder)
         target = BucketFiles(self.history.store, schema, self.options)
         first = min(file.min_sequence_number for file in files)
-        writer = target.writer(task.folder, NameFactory(self.options.data_prefix), sequence=first)
+        writer = target.writer(task.folder, NameFactory(self.options.data_prefix), sequence=first, gathers=True)
         try:
-            for piece in _pieces(rows, piece_bytes(self.options.format.target_size) // 2):
-                writer.write(target.file_rows(piece))
+            for batch in rows:
+                writer.write(target.file_rows(pa.Table.from_batches([batch])))
             written = BucketFiles(self.history.store, self.schema, self.options).metas(writer.close())
         except BaseException:
             self.history.store.delete_many(writer.abort())
@@ -134,19 +133,3 @@ def _carrying_ids(file: DataFileMeta, schema: TableSchema, first: int, last: int
         min_sequence_number=first,
         max_sequence_number=last,
     )
-
-
-def _pieces(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
-    """Batches joined until they have a good size for a row group."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if not len(batch):
-            continue
-        held.append(batch)
-        size += batch.nbytes
-        if size >= least:
-            yield pa.Table.from_batches(held).combine_chunks()
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held).combine_chunks()

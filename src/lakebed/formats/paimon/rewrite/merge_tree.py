@@ -28,7 +28,6 @@ from lakebed.formats.paimon.rewrite.unit import Action, CompactionRules, Compact
 from lakebed.formats.paimon.rewrite.vectors import BucketVectors
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
-from lakebed.formats.paimon.write.files import piece_bytes
 
 _FILE, _AT = "_FILE", "_AT"
 """Columns that say where a row comes from: the number of its file, and its position there."""
@@ -60,22 +59,14 @@ class MergeTree:
         rules, options = self.rules, self.rules.options.at_level(unit.output_level)
         files = BucketFiles(self.history.store, rules.schema, options)
         has_changelog = action.notes_changes and (rules.full_changelog or rules.lookup.changelog)
-        data, changes = files.writer(self.folder, names), files.writer(self.folder, names, changelog=True)
-        least = piece_bytes(options.format.target_size) // 2
-        rows, changed = _Gathered(least), _Gathered(least)
+        data = files.writer(self.folder, names, gathers=True)
+        changes = files.writer(self.folder, names, changelog=True, gathers=True)
         try:
             for merged in self._merged(unit, action, files):
                 if action.rewrites:
-                    kept = without_deletes(merged.rows) if action.drops_deletes else merged.rows
-                    for table in rows.add(files.file_table(kept)):
-                        data.write(table)
+                    data.write(files.file_table(without_deletes(merged.rows) if action.drops_deletes else merged.rows))
                 if has_changelog and merged.changelog is not None:
-                    for table in changed.add(files.file_table(merged.changelog)):
-                        changes.write(table)
-            for table in rows.rest():
-                data.write(table)
-            for table in changed.rest():
-                changes.write(table)
+                    changes.write(files.file_table(merged.changelog))
             written, changelog = files.metas(data.close()), files.metas(changes.close(), changelog=True)
         except BaseException:
             self.history.store.delete_many([*data.abort(), *changes.abort()])
@@ -194,27 +185,6 @@ class MergeTree:
             if self.expiry is not None:
                 kept &= self.expiry.kept(batch.column(self.expiry.field.name))
             yield rows if kept.all() else rows.filter(pa.array(kept))
-
-
-class _Gathered:
-    """Tables joined until they have a good size for a row group."""
-
-    def __init__(self, least: int) -> None:
-        self._least, self._held, self._bytes = least, list[pa.Table](), 0
-
-    def add(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Take rows, and give all that are held once they are enough."""
-        if len(rows):
-            self._held.append(rows)
-            self._bytes += rows.nbytes
-        if self._bytes >= self._least:
-            yield from self.rest()
-
-    def rest(self) -> Iterator[pa.Table]:
-        """All rows that are held."""
-        if self._held:
-            joined, self._held, self._bytes = pa.concat_tables(self._held), [], 0
-            yield joined
 
 
 def _has_nan(values: Sequence[Any]) -> bool:

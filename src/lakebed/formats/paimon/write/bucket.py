@@ -97,7 +97,8 @@ class BucketFiles:
 
     def write_runs(self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory) -> BucketOutput:
         """As `write`, for sorted runs, oldest first. Memory holds a batch of each run and the row group under way."""
-        files, changes = self.writer(folder, names), self.writer(folder, names, changelog=self.keeps_changes)
+        files = self.writer(folder, names, gathers=True)
+        changes = self.writer(folder, names, changelog=self.keeps_changes, gathers=True)
         try:
             for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
                 order, bounds = self.piece_order(piece)
@@ -136,9 +137,10 @@ class BucketFiles:
         sequence: int = 0,
         repeats: Collection[str] | None = None,
         rolls: bool = True,
+        gathers: bool = False,
     ) -> Writer:
         """A writer of the bucket's files. `sequence` is the sequence number of the first row, for tables without a key.
-        `rolls` false: one file takes all rows."""
+        `rolls` false: one file takes all rows. `gathers`: rows of several calls make one row group."""
         options, file_format = self.options, self.options.format
         if options.postpones and can_hold(file_schema(file_fields(self.schema, options.thin_mode))):
             file_format = replace(file_format, name="avro")  # whatever the table's format, as the reference's writer
@@ -151,7 +153,9 @@ class BucketFiles:
             )
         indexes = FileIndexRules() if changelog or options.postpones else options.indexes
         describe = Describer(self.schema, stats, file_format.name == "parquet", sequence)
-        return RollingWriter(FileTarget(self.store, folder, file_format, names, rolls, indexes), describe, repeats)
+        return RollingWriter(
+            FileTarget(self.store, folder, file_format, names, rolls, indexes), describe, repeats, gathers
+        )
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
         """The rows as they are written where nothing is sorted."""
@@ -179,7 +183,7 @@ class BucketFiles:
         changelog: bool = False,
         repeats: Collection[str] | None = None,
     ) -> tuple[DataFileMeta, ...]:
-        writer = self.writer(folder, names, changelog=changelog, repeats=repeats)
+        writer = self.writer(folder, names, changelog=changelog, repeats=repeats, gathers=True)
         try:
             for piece in pieces:
                 writer.write(self.file_table(piece))

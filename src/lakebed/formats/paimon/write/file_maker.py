@@ -18,7 +18,6 @@ from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.write.bucket import BucketFiles
-from lakebed.formats.paimon.write.files import piece_bytes
 from lakebed.formats.paimon.write.formats import ENCODERS, dictionary_columns
 from lakebed.formats.paimon.write.staging import ONLY_BUCKET, Folder, StagedMessage, drop_staged
 from lakebed.formats.paimon.write.task import TOTAL_BUCKETS
@@ -100,7 +99,7 @@ class PaimonFileMaker:
 
     def _pieces(self, run: Run) -> Iterator[pa.Table]:
         """The rows as row groups hold them."""
-        most, size = piece_bytes(self.files.options.format.target_size), 0
+        most, size = self.files.options.format.piece_bytes, 0
         held: list[pa.RecordBatch] = []
         for batch in run.batches(self.place):
             if held and size + batch.nbytes > most:

@@ -1,7 +1,8 @@
 """The data files of a bucket: a new one is begun where the target size is reached.
 
 Rules: Paimon's RollingFileWriter. A file is closed when it has reached `target-file-size`. A row group or stripe is
-written whole, so the last one of a file is cut by what a row has taken so far.
+written whole, so the last one of a file is cut by what a row has taken so far. Paimon's Parquet writer sizes row groups
+by `parquet.block.size`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,8 @@ from lakebed.formats.paimon.write.formats import (
 from lakebed.kernel.files import Store
 
 _NO_INDEXES = FileIndexRules()
-_PIECES_PER_FILE = 4
 _SLACK = 64
 """A file that lacks less than this part of the target is full."""
-_LEAST_PIECE_BYTES = 64 << 10
-_GREATEST_PIECE_BYTES = 128 << 20
 
 T = TypeVar("T")
 
@@ -66,20 +64,38 @@ class WrittenFile(Generic[T]):
 class RollingWriter(Generic[T]):
     """Writes rows of one bucket into files, in the order given.
 
-    `describe` is called once for the rows that one call of `write` puts into one file. `repeats` names the columns
-    worth a dictionary; None: the rows decide.
+    `describe` is called for parts of the rows in order, each part one chunk of rows in one file. `repeats` names the
+    columns worth a dictionary; None: the rows decide. `gathers`: rows wait in memory until they make a row group of a
+    good size; else each call of `write` begins a row group.
     """
 
     def __init__(
-        self, target: FileTarget, describe: Callable[[pa.Table], T], repeats: Collection[str] | None = None
+        self,
+        target: FileTarget,
+        describe: Callable[[pa.Table], T],
+        repeats: Collection[str] | None = None,
+        gathers: bool = False,
     ) -> None:
         self._target, self._describe, self._repeats = target, describe, repeats
         self._open: _OpenFile[T] | None = None
         self._closed: list[WrittenFile[T]] = []
+        self._least = target.format.piece_bytes // 2 if gathers else 0
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
 
     def write(self, table: pa.Table) -> None:
         """Append rows. When it fails, the open file is removed and the closed ones stay."""
         check_values(table, self._target.format.name, self._target.store.location)
+        if len(table):
+            self._held.append(table)
+            self._held_bytes += table.nbytes
+        if self._held_bytes >= self._least:
+            self._write_held()
+
+    def _write_held(self) -> None:
+        if not self._held:
+            return
+        table, self._held, self._held_bytes = pa.concat_tables(self._held), [], 0
         start = 0
         while start < len(table):
             rest = table.slice(start)
@@ -88,19 +104,22 @@ class RollingWriter(Generic[T]):
                 self._open = _OpenFile(self._target, table.schema, repeats)
             with self._open.removed_on_error():
                 taken = self._open.fill(rest)
-                self._open.parts.append(self._describe(rest.slice(0, taken)))
+                chunks = rest.slice(0, taken).to_batches()
+                self._open.parts += [self._describe(pa.Table.from_batches([chunk])) for chunk in chunks]
                 start += taken
                 if self._open.is_full:
                     self._roll()
 
     def close(self) -> tuple[WrittenFile[T], ...]:
         """Close all files written since the last call. The writer may be used again."""
+        self._write_held()
         self._roll()
         closed, self._closed = tuple(self._closed), []
         return closed
 
     def abort(self) -> tuple[str, ...]:
         """Remove the open file. Returns the paths of the closed ones, which the caller removes."""
+        self._held, self._held_bytes = [], 0
         if self._open is not None:
             self._open.discard()
             self._open = None
@@ -121,6 +140,7 @@ class _OpenFile(Generic[T]):
         self.name = target.names(f".{target.format.name}")
         self.parts: list[T] = []
         self._size, self._rows, self._rolls = target.format.target_size, 0, target.rolls
+        self._piece = target.format.piece_bytes
         self._target, self._index = target, target.indexes.builder()
         self._block = ExitStack()
         self._sink = self._block.enter_context(target.store.open_output(f"{target.folder}/{self.name}"))
@@ -195,17 +215,12 @@ class _OpenFile(Generic[T]):
     def _rows_to_write(self, table: pa.Table) -> int:
         """The rows of the next piece: a fraction of the target by their bytes in memory, and no more than the file
         still takes by the bytes of the rows so far."""
-        rows = int(len(table) * piece_bytes(self._size) / max(1, table.nbytes))
+        rows = int(len(table) * self._piece / max(1, table.nbytes))
         size = self._sink.tell()
         # where it is less, the encoder holds rows back, and the size says nothing
         if self._rolls and self._rows and size > self._rows // 64:
             rows = min(rows, int((self._size - size) * self._rows / size) + 1)
         return max(1, rows)
-
-
-def piece_bytes(target: int) -> int:
-    """How much Arrow data becomes one row group of files with that target size in bytes."""
-    return min(max(target // _PIECES_PER_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
 
 
 class _Discarded(Exception):

@@ -41,6 +41,8 @@ _COMPRESSIONS = {
 }
 _DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
 """Target size in bytes of the files of a table: True with a primary key, False without."""
+_PIECES_PER_FILE = 4
+_LEAST_PIECE_BYTES = 64 << 10
 
 TextBounds = Mapping[str, tuple[tuple[str, str], ...]]
 """The least and the greatest value of text columns, one pair for each part of a file for which its format has one."""
@@ -48,12 +50,13 @@ TextBounds = Mapping[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How data files are written; `target_size` in bytes."""
+    """How data files are written; `target_size`, and `block_size` of the largest row group, in bytes."""
 
     name: str
     compression: str
     zstd_level: int
     target_size: int
+    block_size: int
 
     @classmethod
     def of(cls, options: Options, has_key: bool, level: int = 0, changelog: bool = False) -> FileFormat:
@@ -70,7 +73,13 @@ class FileFormat:
         if compression not in _COMPRESSIONS:
             raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, f"one of {', '.join(_COMPRESSIONS)}")
         target = options[opt.TARGET_FILE_SIZE] or _DEFAULT_TARGET[has_key]
-        return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target)
+        return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target, options[opt.BLOCK_SIZE])
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much Arrow data becomes one row group: a fraction of the target, so that files end near it, and no more
+        than the block size."""
+        return min(max(self.target_size // _PIECES_PER_FILE, _LEAST_PIECE_BYTES), self.block_size)
 
 
 def of_level(text: str, level: int) -> str:

@@ -207,7 +207,7 @@ class _Merge:
         """The rows of all files one after the other."""
         first = group.messages[0]
         least = min(file.min_sequence_number for file in group.files)
-        writer = self.files.writer(first.folder, names, sequence=least)
+        writer = self.files.writer(first.folder, names, sequence=least, gathers=True)
         schema, store = self.files.schema, self.files.store
         try:
             for file in group.files:
