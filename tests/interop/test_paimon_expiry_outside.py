@@ -1,5 +1,7 @@
 """Partitions and changelogs expire as by Paimon's Java engine, and each goes on with what the other expired."""
 
+import datetime
+import json
 import shutil
 import time
 from pathlib import Path
@@ -102,6 +104,22 @@ def test_the_same_partitions_are_old_by_update_time(tmp_path: Path, paimon_jvm: 
 
 def days(jvm: PaimonJvm, table: Path) -> list[str]:
     return sorted(line["row"]["dt"] for line in jvm.dump(table)[0])
+
+
+def test_both_mark_partitions_alike(tmp_path: Path, paimon_jvm: PaimonJvm) -> None:
+    schema = pa.schema([pa.field("dt", pa.date32(), False), pa.field("h", pa.string()), ("id", pa.int64())])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, partition_by=["dt", "h"], options={"bucket": "-1"})
+    day = datetime.date(2024, 1, 2)
+    table.write(pa.table({"dt": [day], "h": ["a/b"], "id": [1]}, schema))
+    (path,) = table.mark_partition_done([{"dt": day, "h": "a/b"}])
+    assert (tmp_path / "t" / path).parent == next((tmp_path / "t").rglob("bucket-0")).parent
+    ours = json.loads((tmp_path / "t" / path).read_text())
+    paimon_jvm.tell("done", tmp_path / "t", path.removesuffix("/_SUCCESS"))
+    theirs_ = json.loads((tmp_path / "t" / path).read_text())
+    assert theirs_["creationTime"] == ours["creationTime"] and theirs_["modificationTime"] > ours["modificationTime"]
+    table.mark_partition_done([{"dt": "2024-01-02", "h": "a/b"}])
+    assert json.loads((tmp_path / "t" / path).read_text())["creationTime"] == ours["creationTime"]
+    assert len(paimon_jvm.dump(tmp_path / "t")[0]) == 1
 
 
 KEEP = {

@@ -20,10 +20,11 @@ SIGNATURES = {
     "rewrite": ["where", "dry_run", "engine", "options"],
     "expire": ["dry_run", "engine", "options"],
     "archive": ["dry_run", "engine", "options"],
-    "tag": ["name", "snapshot"],
+    "tag": ["name", "snapshot", "time_retained"],
     "delete_tag": ["name"],
     "inspect": ["options"],
     "relocate": ["dry_run"],
+    "mark_partition_done": ["partitions", "dry_run", "options"],
     "alter": ["changes", "dry_run"],
 }
 

@@ -22,6 +22,7 @@ from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
+from lakebed.cli.mark_partition_done import mark_partition_done
 from lakebed.cli.read import read
 from lakebed.cli.refs import refs
 from lakebed.cli.rewrite import rewrite
@@ -42,7 +43,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback, alter, refs, tag, branch):
+for command in (
+    demo,
+    run,
+    read,
+    history,
+    inspect,
+    rewrite,
+    expire,
+    archive,
+    rollback,
+    alter,
+    refs,
+    tag,
+    branch,
+    mark_partition_done,
+):
     app.command()(command)
 
 

@@ -256,6 +256,13 @@ class Table(ABC):
         """
         raise self._lacks("rollback")
 
+    def mark_partition_done(
+        self, partitions: Sequence[Mapping[str, Any]], dry_run: bool = False, options: Mapping[str, object] = {}
+    ) -> tuple[str, ...]:
+        """Say that partitions are complete, each given by its values by column. Returns the paths of the files that say
+        so; a dry run only names them."""
+        raise self._lacks("marks of partitions")
+
     def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
         """Change the table's columns and options, in one step and in this order. No data file is rewritten.
 

@@ -191,6 +191,21 @@ def test_ctrl_c_is_one_line_and_130(lake: Command, monkeypatch: pytest.MonkeyPat
     assert code == 130 and json.loads(out)["error"]["message"] == "interrupted"
 
 
+def test_partitions_are_marked_and_expire(lake: Command, tmp_path: Path) -> None:
+    schema = pa.schema([("dt", pa.string()), ("id", pa.int64())])
+    table = lakebed.create(tmp_path / "table", "paimon", schema, partition_by=["dt"])
+    table.write(pa.table({"dt": ["2024-01-01"], "id": [1]}))
+    mark = tmp_path / "table" / "dt=2024-01-01" / "_SUCCESS"
+    code, out, _ = lake("mark-partition-done", table.location, "dt=2024-01-01", "--dry-run")
+    assert code == 0 and "would say so" in out and not mark.exists()
+    code, out, _ = lake("mark-partition-done", table.location, "dt=2024-01-01", "--json")
+    assert code == 0 and json.loads(out)["marks"] == ["dt=2024-01-01/_SUCCESS"] and mark.exists()
+    assert lake("mark-partition-done", table.location, "2024")[0] == 2
+    old = ("--option", "lakebed.expire.what=partitions", "--option", "partition.expiration-time=1 d")
+    code, _, err = lake("expire", table.location, *old)
+    assert code == 0 and "1 partitions" in err and "its time is 2024-01-01" in err
+
+
 def test_rollback_shows_its_plan_and_does_it(lake: Command, tmp_path: Path) -> None:
     table = lakebed.create(tmp_path / "table", "paimon", pa.schema([("id", pa.int64())]))
     for number in range(3):

@@ -26,6 +26,7 @@ from lakebed.formats.paimon.expire.partitions import LastLook
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.instants import instant_of
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.mark_done import mark_done
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.batch import plan_range, plan_rows
 from lakebed.formats.paimon.read.change_task import KindColumn
@@ -308,6 +309,13 @@ class PaimonTable(Table):
         """
         schema = self.table_schema
         return PaimonRollback(self._history, schema, self._options(schema)).run(checked_target(to), dry_run)
+
+    def mark_partition_done(
+        self, partitions: Sequence[Mapping[str, Any]], dry_run: bool = False, options: Mapping[str, object] = {}
+    ) -> tuple[str, ...]:
+        """Write a file `_SUCCESS` into the folder of each partition, as `partition.mark-done-action` says."""
+        schema = self.table_schema
+        return mark_done(self.store, schema, self._options(schema, options), partitions, dry_run)
 
     def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
         """Make the next version of the branch's schema. Writers that were opened before it go on with theirs.

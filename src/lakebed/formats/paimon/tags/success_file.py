@@ -6,10 +6,10 @@ milliseconds since 1970, and goes with the tag.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lakebed.formats.paimon.codec.success_json import success_json
 from lakebed.formats.paimon.layout import branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel import clock
@@ -23,11 +23,10 @@ class SuccessFile:
 
     def notify_creation(self, tag: str, snapshot_id: int) -> None:
         """Write the file of a new tag. One that is there keeps its time of creation."""
-        store, path, now = self.history.store, self._path(tag), clock.now_ms()
-        created = now
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            created = int(json.loads(store.read(path))["creationTime"])
-        store.write(path, json.dumps({"creationTime": created, "modificationTime": now}, indent=2).encode())
+        store, path, before = self.history.store, self._path(tag), None
+        with suppress(FileNotFoundError):
+            before = store.read(path)
+        store.write(path, success_json(before, clock.now_ms()))
 
     def notify_deletion(self, tag: str) -> None:
         """Remove the file of a tag that went."""
