@@ -20,6 +20,7 @@ from lakebed.formats import find_tables as tables
 from lakebed.formats import open_catalog as catalog
 from lakebed.formats import open_table as open
 from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.shared_engine import together
 from lakebed.model.alter import (
     add_column,
     drop_column,
@@ -38,7 +39,7 @@ from lakebed.version import VERSION
 __all__ = [
     "LocalEngine", "Table", "add_column", "catalog", "create", "drop_column", "errors", "example", "move_column",
     "open", "remove_option", "rename_column", "set_comment", "set_default", "set_nullable", "set_option", "tables",
-    "widen",
+    "together", "widen",
 ]  # fmt: skip
 __version__ = VERSION
 

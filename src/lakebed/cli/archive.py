@@ -15,6 +15,7 @@ from lakebed.cli.arguments import (
     TablesOption,
 )
 from lakebed.cli.blockers import HEADINGS, grouped
+from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import ArchiveResult
 
 
@@ -43,7 +44,7 @@ def archive(
         for note in result.notes:
             output.log(note)
 
-    def act(opened: lakebed.Table, options: dict[str, object]) -> many.Done:
+    def act(opened: lakebed.Table, options: dict[str, object], _: Engine | None) -> many.Done:
         result = opened.archive(dry_run=dry_run, options=options)
         return many.Done(many.with_notes(_line(result), result.notes), upkeep.document(opened, result))
 

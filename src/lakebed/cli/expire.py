@@ -16,6 +16,7 @@ from lakebed.cli.arguments import (
     OptionOption,
     TablesOption,
 )
+from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import ExpireResult
 
 
@@ -42,7 +43,7 @@ def expire(
             output.log(note)
         output.log(_line(result, options, f" of {opened.location}"))
 
-    def act(opened: lakebed.Table, options: dict[str, object]) -> many.Done:
+    def act(opened: lakebed.Table, options: dict[str, object], _: Engine | None) -> many.Done:
         result = opened.expire(dry_run=dry_run, options=options)
         return many.Done(many.with_notes(_line(result, options), result.notes), upkeep.document(opened, result))
 

@@ -21,6 +21,7 @@ from lakebed.cli.arguments import (
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.cli.report_page import figure_text, report_page
 from lakebed.errors import UsageError
+from lakebed.kernel.engine import Engine
 from lakebed.model.report import Health, TableReport
 
 _STYLES = {Health.GOOD: "green", Health.ATTENTION: "yellow", Health.BROKEN: "bold red"}
@@ -54,7 +55,7 @@ def inspect(
         if html is not None:
             output.log(f"the report is in {html}")
 
-    def act(opened: lakebed.Table, settings: dict[str, object]) -> many.Done:
+    def act(opened: lakebed.Table, settings: dict[str, object], _: Engine | None) -> many.Done:
         if html is not None:
             raise UsageError("--html is for one table", todo="Leave it out")
         report = opened.inspect(settings)

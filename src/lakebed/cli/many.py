@@ -5,7 +5,7 @@ A command tells what it does with one table and what it says of that. Exit code 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import lakebed
 from lakebed.cli import output, upkeep
 from lakebed.errors import LakebedError, TableNotFoundError, first_line
 from lakebed.formats import find_tables, names_many
+from lakebed.kernel.engine import Engine
+from lakebed.kernel.shared_engine import together
 from lakebed.redaction import redacted
 
 
@@ -27,8 +29,8 @@ class Done:
     failed: bool = False
 
 
-Act = Callable[[lakebed.Table, dict[str, object]], Done]
-"""The work on one table, with the options of the verb."""
+Act = Callable[[lakebed.Table, dict[str, object], Engine | None], Done]
+"""The work on one table, with the options of the verb and the engine that runs its tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,10 @@ def over(
     act: Act,
     as_json: bool,
     also: Sequence[str] = (),
+    combined: bool = False,
 ) -> None:
     """Do `one` with the table that a location means, or `act` with each of many: a folder that is no table means those
-    below it.
+    below it. With `combined` the tasks of many tables run side by side.
 
     Raises TableNotFoundError when there is none, typer.Exit(1) when one of many failed.
     """
@@ -71,7 +74,11 @@ def over(
                 raise error from None
         else:
             return one(opened, options)
-    _each(locations, given, act, as_json, also)
+
+    def done(location: str, engine: Engine | None = None) -> Done:
+        return act(*upkeep.opened(location, given, also), engine)
+
+    _report(locations, _together(locations, done) if combined else _one_by_one(locations, done), as_json)
 
 
 def _below(location: str, opening: Mapping[str, str]) -> list[str]:
@@ -82,16 +89,24 @@ def _below(location: str, opening: Mapping[str, str]) -> list[str]:
         return []
 
 
-def _each(locations: Sequence[str], given: Sequence[str] | None, act: Act, as_json: bool, also: Sequence[str]) -> None:
-    """Act on one table after the other."""
-    documents: list[Mapping[str, Any]] = []
-    failed = 0
+def _one_by_one(locations: Sequence[str], done: Callable[[str], Done]) -> Iterator[Done]:
     for location in locations:
         try:
-            opened, options = upkeep.opened(location, given, also)
-            done = act(opened, options)
+            yield done(location)
         except Exception as error:  # noqa: BLE001 - the other tables are none the worse for it
-            done = _failure(error)
+            yield _failure(error)
+
+
+def _together(locations: Sequence[str], done: Callable[[str, Engine], Done]) -> Iterator[Done]:
+    for result in together(locations, done):
+        yield _failure(result) if isinstance(result, Exception) else result
+
+
+def _report(locations: Sequence[str], results: Iterator[Done], as_json: bool) -> None:
+    """Print what was done with each table, as it comes."""
+    documents: list[Mapping[str, Any]] = []
+    failed = 0
+    for location, done in zip(locations, results, strict=True):
         failed += done.failed
         documents.append({"name": location, **done.document})
         if not as_json:

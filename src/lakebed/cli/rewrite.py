@@ -3,6 +3,7 @@ tables to files of the highest level, and the logs of Hudi tables to base files.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -19,7 +20,15 @@ from lakebed.cli.arguments import (
     OptionOption,
     TablesOption,
 )
+from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import RewriteResult
+
+
+class Mode(StrEnum):
+    """How many tables are rewritten, in the words of Paimon's `compact_database`."""
+
+    DIVIDED = "divided"
+    COMBINED = "combined"
 
 
 def rewrite(
@@ -32,6 +41,9 @@ def rewrite(
     including_databases: DatabasesOption = None,
     including_tables: TablesOption = None,
     excluding_tables: ExcludedOption = None,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="Of many tables: one after the other, or the tasks of all side by side.")
+    ] = Mode.DIVIDED,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -50,14 +62,14 @@ def rewrite(
             output.log(f"error: {_failed(result)}")
             raise typer.Exit(1)
 
-    def act(opened: lakebed.Table, options: dict[str, object]) -> many.Done:
-        result = opened.rewrite(where=where, dry_run=dry_run, options=options)
+    def act(opened: lakebed.Table, options: dict[str, object], engine: Engine | None) -> many.Done:
+        result = opened.rewrite(where=where, dry_run=dry_run, engine=engine, options=options)
         line = many.with_notes(_line(result), result.notes)
         document = upkeep.document(opened, result)
         return many.Done(f"failed: {_failed(result)}; {line}" if result.failed else line, document, bool(result.failed))
 
     chosen = many.Chosen(including_databases, including_tables, excluding_tables)
-    many.over(table, option, chosen, one, act, json)
+    many.over(table, option, chosen, one, act, json, combined=mode is Mode.COMBINED)
 
 
 def _line(result: RewriteResult, where: str = "") -> str:

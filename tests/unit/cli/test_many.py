@@ -93,6 +93,17 @@ def test_each_table_has_a_line_and_a_failure_ends_nothing(lake: Path, capsys: py
     assert lakebed.open(lake / "stock.db" / "items").history()[-1].action.lower() == "compact"
 
 
+def test_the_tasks_of_all_tables_run_together(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lake / "sales.db" / "orders_old" / "snapshot" / "snapshot-2").write_text("{")
+    assert run("rewrite", f"{lake}/*.db/*", "--mode", "combined", "--json", "-o", "compact_strategy=full") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [one.get("files_after", one.get("error", {}).get("kind")) for one in document["tables"]] == [
+        1, "CorruptError", 1,
+    ]  # fmt: skip
+    for name in ("sales.db/orders", "stock.db/items"):
+        assert lakebed.open(lake / name).read().read_all().num_rows == 2
+
+
 def test_one_json_document(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [word for pair in catalog(lake).items() for word in ("-o", "=".join(pair))]
     assert run("rewrite", "shop:sales", "--dry-run", "--json", "-o", "compact_strategy=full", *words) == 0
