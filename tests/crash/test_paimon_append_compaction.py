@@ -45,7 +45,10 @@ def append(store: Store) -> None:
 
 
 def rows(store: Store) -> list[Any]:
-    return sorted(map(str, lakebed.open(store).read().read_all().to_pylist()))
+    """All rows, with their ids where the table has them."""
+    table = lakebed.open(store)
+    ids = ["_ROW_ID"] if History(store).latest_schema().options.get("row-tracking.enabled") else []
+    return sorted(map(str, table.read([*table.schema.names, *ids]).read_all().to_pylist()))
 
 
 def observe(store: Store) -> Any:
@@ -65,9 +68,9 @@ def copies(original: Path, folder: Path) -> Make:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Make:
-    """Five small files."""
+    """Five small files, whose rows have ids."""
     original = tmp_path / "original"
-    table = lakebed.create(original, "paimon", SCHEMA)
+    table = lakebed.create(original, "paimon", SCHEMA, options={"row-tracking.enabled": "true"})
     for number in range(5):
         table.write(pa.table({"k": [number], "v": ["v"]}, schema=SCHEMA))
     return copies(original, tmp_path / "small")
@@ -93,8 +96,9 @@ def postponed(tmp_path: Path) -> Make:
     return copies(original, tmp_path / "postponed-copies")
 
 
-def test_any_death(deleted: Make, postponed: Make) -> None:
+def test_any_death(small: Make, deleted: Make, postponed: Make) -> None:
     kinds = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_AFTER)
+    assert check_crash_safety(small, rewrite, observe, (Kind.CRASH_AFTER,)) > 5
     assert check_crash_safety(deleted, rewrite, observe, kinds) > 15
     assert check_crash_safety(postponed, rescale, observe, (Kind.CRASH_AFTER,)) > 5
 

@@ -26,6 +26,7 @@ from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0
 from lakebed.formats.paimon.read.splits import skips_level_0
+from lakebed.formats.paimon.rewrite.append_plan import not_rewritten
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel import clock
@@ -207,7 +208,7 @@ class Inspection:
                 Health.ATTENTION,
                 f"{files} small files in {len(with_small_files)} buckets",
                 f"each read opens them; {least} in a bucket justify a compaction ({opt.COMPACTION_MIN_FILES.key})",
-                "table.rewrite()",
+                "Compact it with Paimon's own engine" if not_rewritten(self.options) else "table.rewrite()",
             )
 
     def _upkeep(self) -> Iterator[Finding]:

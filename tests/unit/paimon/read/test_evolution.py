@@ -97,6 +97,10 @@ def test_what_lakebed_does_not_do_with_such_tables(table: lakebed.Table, tmp_pat
             act()
     with pytest.raises(UnsupportedError, match=r"cannot rewrite the files of a table with data-evolution\.enabled"):
         table.rewrite(dry_run=True)
+    report = lakebed.open(table.location, {"compaction.min.file-num": "2"}).inspect()
+    assert [finding.remedy for finding in report.findings] == ["Compact it with Paimon's own engine"]
+    with pytest.raises(UnsupportedError, match="a row may have columns in older files"):
+        lakebed.open(table.location, {"scan.file-creation-time-millis": "1"}).read()
     with pytest.raises(UnsupportedError, match=r"'row-tracking\.enabled' is 'false'"):
         lakebed.open(table.location, {"row-tracking.enabled": "false"}).read()
     for keys, options, why in (
@@ -147,6 +151,8 @@ def test_large_values_are_not_written(pictures: lakebed.Table, tmp_path: Path) -
     for act in (lambda: pictures.write(pa.table({"id": [1]})), pictures.rewrite):
         with pytest.raises(UnsupportedError, match="'pic' of type BLOB"):
             act()
+    with pytest.raises(UnsupportedError, match="'more' would have type BLOB"):
+        pictures.alter(lakebed.add_column("more", "BLOB"))
     assert pictures.expire().expired == ()
     plain = evolving(tmp_path / "q", PICTURES, ["pic"], **{"data-evolution.enabled": "false"})
     with pytest.raises(UnsupportedError, match=r"tables with data-evolution\.enabled"):

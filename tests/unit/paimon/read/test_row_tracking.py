@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,7 +16,14 @@ from lakebed.formats.paimon.codec.manifest import (
     ManifestEntry,
     SimpleStats,
 )
+from lakebed.formats.paimon.commit.committer import Committer
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.row_ids import with_row_ids
+from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.options import table_options
+from lakebed.formats.paimon.rewrite.vectors import BucketVectors
+from lakebed.formats.paimon.snapshot import History
 from tests.golden import expected, unpack
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -66,6 +74,27 @@ def test_changes_have_ids_too(tmp_path: Path) -> None:
     assert table.changes(["_ROW_ID", "v"], after=1).read_all().to_pylist() == [
         {"_ROW_ID": 2, "v": "v3", "_row_kind": "+I"}
     ]
+
+
+def test_deleted_rows_keep_the_ids_of_others(tmp_path: Path) -> None:
+    """Also through a compaction, which leaves them out."""
+    options = {"row-tracking.enabled": "true", "deletion-vectors.enabled": "true", "compaction.min.file-num": "2"}
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, options=options)
+    for ids in ((1, 2, 3), (4,)):
+        table.write(rows(*ids))
+    history = History(table.store)
+    (first, _), schema = live_files(table.store, history.latest()), history.latest_schema()
+    vectors = BucketVectors(table.store, [], {})
+    vectors.delete(first.file, np.array([1]))
+    message = PaimonMessage(
+        first.partition, 0, -1, "bucket-0", new_index_files=vectors.write(first.partition, 0, False)
+    )
+    Committer(history, schema, table_options(schema.options), CommitOptions("u")).commit(1, [message])
+    wanted = [(0, 1, 1), (2, 3, 1), (3, 4, 2)]
+    assert read(table) == wanted
+    assert table.rewrite().files_after == 1
+    assert read(table) == wanted
+    assert not [entry for entry in index_files(table.store, history.latest()) if entry.ranges]
 
 
 def test_other_tables_have_no_such_column(tmp_path: Path) -> None:

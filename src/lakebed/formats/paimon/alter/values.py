@@ -26,6 +26,11 @@ def type_of(given: object, column: str, next_id: Callable[[], int] | None) -> Da
             f"the type of column {column!r} is a {type(given).__name__}", todo="Give a pyarrow type or a text"
         )
     arrow_type(kind)
+    if kind.root == "BLOB":
+        raise UnsupportedError(
+            f"column {column!r} would have type BLOB", why="lakebed reads such columns, and writes none",
+            todo="Add the column with Paimon's own engine, or as BYTES",
+        )  # fmt: skip
     return kind
 
 
