@@ -35,7 +35,7 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 _RESERVED = (SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "_ROW_ID", "rowkind", ROW_KIND_COLUMN)
 _FIELD_OPTIONS = (
     "aggregate-function", "ignore-retract", "sequence-group", "distinct", "list-agg-delimiter", "nested-key",
-    "count-limit", "default-aggregate-function", "default-value",
+    "count-limit", "default-aggregate-function", "default-value", "stats-mode",
 )  # fmt: skip
 """The endings of the options `fields.NAME.…`."""
 

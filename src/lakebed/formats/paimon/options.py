@@ -153,7 +153,10 @@ THIN_MODE = Option(
     "data-file.thin-mode", boolean, False, "Leave out the key columns of data files, which repeat value columns."
 )
 STATS_MODE = Option(
-    "metadata.stats-mode", str, "truncate(16)", "Statistics in manifests: none, counts, full or truncate(N)."
+    "metadata.stats-mode",
+    str,
+    "truncate(16)",
+    "Statistics in manifests: none, counts, full or truncate(N); of one column by `fields.NAME.stats-mode`.",
 )
 FILE_INDEX_READ = Option(
     "file-index.read.enabled", boolean, True, "Ask the indexes of data files which of them cannot match a condition."
@@ -163,6 +166,18 @@ FILE_INDEX_THRESHOLD = Option(
     memory_size,
     500,
     "Bytes of a data file's indexes up to which they are stored in the manifest.",
+)
+STATS_DENSE = Option(
+    "metadata.stats-dense-store", boolean, True, "Leave columns without statistics out of those of a file."
+)
+STATS_FIRST = Option(
+    "metadata.stats-keep-first-n-columns",
+    at_least(-1),
+    -1,
+    "How many columns get statistics, from the first on, besides those with a mode of their own; -1: all.",
+)
+DROP_DELETED_STATS = Option(
+    "manifest.delete-file-drop-stats", boolean, False, "Manifests keep no statistics of deleted files."
 )
 MANIFEST_TARGET_SIZE = Option("manifest.target-file-size", memory_size, 8 << 20, "Bytes at which a manifest is full.")
 MANIFEST_MERGE_COUNT = Option(

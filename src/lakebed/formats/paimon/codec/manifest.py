@@ -6,7 +6,7 @@ statistics are binary rows that begin with their number of fields. These values 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, with_arity
 from lakebed.kernel.decoding import Stated
@@ -94,6 +94,11 @@ class ManifestEntry:
     bucket: int
     total_buckets: int
     file: DataFileMeta
+
+    @property
+    def without_stats(self) -> ManifestEntry:
+        """The same without statistics of the file's value columns."""
+        return replace(self, file=replace(self.file, value_stats=SimpleStats(), value_stats_cols=()))
 
     @property
     def identity(self) -> Identity:

@@ -26,17 +26,21 @@ from lakebed.kernel.options import Options
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """When manifests are merged; sizes in bytes."""
+    """When manifests are merged; sizes in bytes. `drops_stats`: deleted files keep no statistics of their columns."""
 
     target_size: int
     merge_min_count: int
     full_threshold: int
+    drops_stats: bool = False
 
     @classmethod
     def of(cls, options: Options) -> MergeSettings:
         """By the options `manifest.*`."""
         return cls(
-            options[opt.MANIFEST_TARGET_SIZE], options[opt.MANIFEST_MERGE_COUNT], options[opt.MANIFEST_FULL_SIZE]
+            options[opt.MANIFEST_TARGET_SIZE],
+            options[opt.MANIFEST_MERGE_COUNT],
+            options[opt.MANIFEST_FULL_SIZE],
+            options[opt.DROP_DELETED_STATS],
         )
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from lakebed.formats.paimon.bucket_summaries import remember_joined
-from lakebed.formats.paimon.codec.manifest import IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
+from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.manifest_avro import index_manifest_to_bytes, manifest_list_to_bytes
 from lakebed.formats.paimon.codec.manifest_summary import joined_manifests
 from lakebed.formats.paimon.codec.types import DataType
@@ -48,6 +48,8 @@ class ManifestWriter:
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Make manifests of about the target size."""
+        if self._settings.drops_stats and not isinstance(entries, Entries):
+            entries = [entry if entry.kind == ADD else entry.without_stats for entry in entries]
         return [*self._rolled([entries])]
 
     def _rolled(self, pieces: Iterable[Sequence[ManifestEntry]]) -> Iterator[ManifestFileMeta]:

@@ -24,6 +24,7 @@ from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 from lakebed.formats.paimon.write.files import FileTarget, RollingWriter, WrittenFile
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.statistics.file_meta import Describer, Part, file_meta
+from lakebed.formats.paimon.write.statistics.modes import StatsModes, StatsRules
 from lakebed.kernel.arrays import Int8s, Int64s
 from lakebed.kernel.files import Store
 
@@ -152,7 +153,8 @@ class BucketFiles:
                 options.changelog_stats,
             )
         indexes = FileIndexRules() if changelog or options.postpones else options.indexes
-        describe = Describer(self.schema, stats, file_format.name == "parquet", sequence)
+        modes = self._modes(stats, file_format.name == "avro")
+        describe = Describer(self.schema, modes, file_format.name == "parquet", sequence)
         return RollingWriter(
             FileTarget(self.store, folder, file_format, names, rolls, indexes), describe, repeats, gathers
         )
@@ -172,8 +174,12 @@ class BucketFiles:
     def metas(self, files: Sequence[WrittenFile[Part]], changelog: bool = False) -> tuple[DataFileMeta, ...]:
         """Files as manifests name them."""
         numbered = bool(self.schema.primary_keys) or self.options.buckets >= 0
-        stats = self.options.changelog_stats if changelog else self.options.stats
-        return tuple(file_meta(file, self.schema, stats, numbered) for file in files)
+        rules = self.options.changelog_stats if changelog else self.options.stats
+        modes = {avro: self._modes(rules, avro) for avro in (False, True)}
+        return tuple(file_meta(file, self.schema, modes[file.name.endswith(".avro")], numbered) for file in files)
+
+    def _modes(self, rules: StatsRules, avro: bool) -> StatsModes:
+        return rules.modes(self.schema, avro, self.options.thin_mode and bool(self.schema.primary_keys))
 
     def _written(
         self,

@@ -15,7 +15,7 @@ from lakebed.formats.paimon.file_indexes import FileIndexRules
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.write.formats import FileFormat, of_level
-from lakebed.formats.paimon.write.statistics.columns import StatsMode
+from lakebed.formats.paimon.write.statistics.modes import StatsMode, StatsRules, own_modes
 from lakebed.kernel.options import Options
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.scratch import SCRATCH_DIR
@@ -64,9 +64,9 @@ class WriteOptions:
     bucket_function: str
     dynamic: DynamicBucketOptions
     format: FileFormat
-    stats: StatsMode
+    stats: StatsRules
     changelog_format: FileFormat
-    changelog_stats: StatsMode
+    changelog_stats: StatsRules
     indexes: FileIndexRules
     data_prefix: str
     changelog_prefix: str
@@ -96,9 +96,9 @@ class WriteOptions:
                 options[opt.DYNAMIC_ASSIGNERS] or 0,
             ),
             format=FileFormat.of(options, bool(schema.primary_keys)),
-            stats=StatsMode.parse("none" if buckets == POSTPONE_BUCKET else _stats(options, 0)),
+            stats=_rules(schema, options, "none" if buckets == POSTPONE_BUCKET else _stats(options, 0)),
             changelog_format=FileFormat.of(options, bool(schema.primary_keys), changelog=True),
-            changelog_stats=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, 0)),
+            changelog_stats=_rules(schema, options, options[compaction.CHANGELOG_STATS] or _stats(options, 0)),
             indexes=FileIndexRules.of(schema, options.raw, options[opt.FILE_INDEX_THRESHOLD]),
             data_prefix=options[opt.DATA_FILE_PREFIX],
             changelog_prefix=options[opt.CHANGELOG_FILE_PREFIX],
@@ -122,9 +122,12 @@ class WriteOptions:
         return replace(
             self,
             format=FileFormat.of(options, True, level),
-            stats=StatsMode.parse(_stats(options, level)),
+            stats=replace(self.stats, mode=StatsMode.parse(_stats(options, level))),
             changelog_format=FileFormat.of(options, True, level, changelog=True),
-            changelog_stats=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, level)),
+            changelog_stats=replace(
+                self.changelog_stats,
+                mode=StatsMode.parse(options[compaction.CHANGELOG_STATS] or _stats(options, level)),
+            ),
         )
 
     @property
@@ -143,3 +146,10 @@ class WriteOptions:
 def _stats(options: Options, level: int) -> str:
     """Which statistics files of a level get."""
     return of_level(options[compaction.STATS_PER_LEVEL], level) or str(options[opt.STATS_MODE])
+
+
+def _rules(schema: TableSchema, options: Options, mode: str) -> StatsRules:
+    """Which statistics columns get; `mode` is that of columns without one of their own."""
+    return StatsRules(
+        StatsMode.parse(mode), own_modes(schema, options.raw), options[opt.STATS_FIRST], options[opt.STATS_DENSE]
+    )

@@ -8,7 +8,6 @@ parts, so statistics are taken of each part and joined.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -18,36 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import OptionError
 from lakebed.formats.paimon.codec.binary_row import encode_row, plain, with_arity
 from lakebed.formats.paimon.codec.manifest import SimpleStats
 from lakebed.formats.paimon.codec.types import DataField, DataType
+from lakebed.formats.paimon.write.statistics.modes import NO_STATS, StatsMode
 
-KEY_TRUNCATION = 128
-_FULL = 2**31 - 1
+_NOTHING = DataType("BIGINT")
+"""The type of a field that is null whatever its type, except that it takes no room."""
 _SURROGATES = range(0xD800, 0xE000)
 _LONG_DIGITS = 18
 _WIDE = Context(prec=60)
-
-
-@dataclass(frozen=True, slots=True)
-class StatsMode:
-    """The option `metadata.stats-mode`: whether to count nulls, and the characters that bounds are cut to (0: no
-    bounds)."""
-
-    counts: bool
-    characters: int
-
-    @classmethod
-    def parse(cls, text: str) -> StatsMode:
-        """Read none, counts, full or truncate(N). OptionError for another text."""
-        word = text.strip().lower()
-        match = re.fullmatch(r"truncate\((\d+)\)", word)
-        if match:
-            return cls(True, int(match[1]))
-        if word in ("none", "counts", "full"):
-            return cls(word != "none", _FULL if word == "full" else 0)
-        raise OptionError.ill_typed("metadata.stats-mode", text, "none, counts, full or truncate(N)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +89,32 @@ def joined_facts(parts: Iterable[Mapping[str, ColumnFacts]]) -> dict[str, Column
 
 
 def value_stats(
-    facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], mode: StatsMode
+    facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], modes: Mapping[str, StatsMode], dense: bool
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
     """Statistics of value columns, and the names they cover (None: all)."""
-    if not mode.counts:
+    if not dense:
+        return column_stats(facts, fields, modes), None
+    kept = [field for field in fields if modes[field.name].counts and not field.type.is_nested]
+    if not kept:
         return SimpleStats(), ()
-    kept = [field for field in fields if not field.type.is_nested]
     names = tuple(field.name for field in kept)
-    return column_stats(facts, kept, mode), None if len(names) == len(fields) else names
+    return column_stats(facts, kept, modes), None if len(names) == len(fields) else names
 
 
-def column_stats(facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], mode: StatsMode) -> SimpleStats:
-    """Statistics of columns, all of them covered."""
-    types = [field.type for field in fields]
-    bounds = [facts[field.name].bounds(field.type, mode.characters) for field in fields]
+def column_stats(
+    facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], modes: Mapping[str, StatsMode]
+) -> SimpleStats:
+    """Statistics of columns, all of them covered; nulls where a column has none."""
+    known = [modes[field.name] if not field.type.is_nested else NO_STATS for field in fields]
+    types = [field.type if mode.counts else _NOTHING for field, mode in zip(fields, known, strict=True)]
+    bounds = [
+        facts[field.name].bounds(field.type, mode.characters) if mode.counts else (None, None)
+        for field, mode in zip(fields, known, strict=True)
+    ]
     return SimpleStats(
         with_arity(encode_row([low for low, _ in bounds], types), len(types)),
         with_arity(encode_row([high for _, high in bounds], types), len(types)),
-        tuple(facts[field.name].nulls for field in fields),
+        tuple(facts[f.name].nulls if mode.counts else None for f, mode in zip(fields, known, strict=True)),
     )
 
 

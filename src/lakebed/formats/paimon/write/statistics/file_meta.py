@@ -19,13 +19,12 @@ from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
 from lakebed.formats.paimon.write.files import WrittenFile
 from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES
 from lakebed.formats.paimon.write.statistics.columns import (
-    KEY_TRUNCATION,
     ColumnFacts,
-    StatsMode,
     column_stats,
     joined_facts,
     value_stats,
 )
+from lakebed.formats.paimon.write.statistics.modes import NO_STATS, StatsMode, StatsModes
 from lakebed.kernel import clock
 from lakebed.model.rowkind import RowKind
 
@@ -48,22 +47,19 @@ class Describer:
     """Describes the rows of a file as they are written. Bounds of texts are left to the footer of a Parquet file where
     it will have them. `sequence` is the sequence number of the first row, for tables without a key."""
 
-    def __init__(self, schema: TableSchema, mode: StatsMode, parquet: bool, sequence: int) -> None:
-        self._schema, self._mode, self._parquet, self._next = schema, mode, parquet, sequence
+    def __init__(self, schema: TableSchema, modes: StatsModes, parquet: bool, sequence: int) -> None:
+        self._parquet, self._next = parquet, sequence
         self._keys = schema.trimmed_primary_keys if schema.primary_keys else ()
-        self._types = {field.name: field.type for field in schema.fields}
+        self._types = {field.name: field.type for field in schema.fields if not field.type.is_nested}
+        self._modes = {
+            name: max(modes.columns[name], modes.keys.get(name, NO_STATS), key=_extent) for name in self._types
+        }
 
     def __call__(self, rows: pa.Table) -> Part:
         """Describe some rows, which must come in the order in which they are written."""
-        facts = (
-            {
-                field.name: self._facts(_column(rows, field.name), field.name)
-                for field in self._schema.fields
-                if not field.type.is_nested
-            }
-            if self._mode.counts
-            else {}
-        )
+        facts = {
+            name: self._facts(_column(rows, name), name, mode) for name, mode in self._modes.items() if mode.counts
+        }
         if not self._keys:
             start, self._next = self._next, self._next + len(rows)
             return Part(facts, (), (), (start, self._next - 1), 0)
@@ -74,15 +70,15 @@ class Describer:
         deletes = int(((kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)).sum())
         return Part(facts, first, last, (int(numbers.min()), int(numbers.max())), deletes)
 
-    def _facts(self, column: pa.Array, name: str) -> ColumnFacts:
-        if not self._mode.characters and name not in self._keys:
+    def _facts(self, column: pa.Array, name: str, mode: StatsMode) -> ColumnFacts:
+        if not mode.characters:
             return ColumnFacts(nulls=column.null_count)
         if self._parquet and pa.types.is_string(column.type) and _longest(column) <= FOOTER_TEXT_BYTES:
             return ColumnFacts(nulls=column.null_count)
         return ColumnFacts.of(column, self._types[name])
 
 
-def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, numbered: bool) -> DataFileMeta:
+def file_meta(file: WrittenFile[Part], schema: TableSchema, modes: StatsModes, numbered: bool) -> DataFileMeta:
     """A closed file as manifests name it. `numbered`: its rows have the sequence numbers of their bucket; else each
     file counts from 0."""
     parts = file.parts
@@ -91,8 +87,8 @@ def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, num
         for at in range(max(map(len, file.texts.values()), default=0))
     ]
     facts = joined_facts([*(part.facts for part in parts), *texts])
-    stats, covered = value_stats(facts, schema.fields, mode)
-    low, high, key_stats = _key_range(parts, facts, schema, mode)
+    stats, covered = value_stats(facts, schema.fields, modes.columns, modes.dense)
+    low, high, key_stats = _key_range(parts, facts, schema, modes)
     numbers = min(part.sequences[0] for part in parts), max(part.sequences[1] for part in parts)
     if not numbered:
         numbers = 0, file.rows - 1
@@ -117,7 +113,7 @@ def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, num
 
 
 def _key_range(
-    parts: Sequence[Part], facts: dict[str, ColumnFacts], schema: TableSchema, mode: StatsMode
+    parts: Sequence[Part], facts: dict[str, ColumnFacts], schema: TableSchema, modes: StatsModes
 ) -> tuple[bytes, bytes, SimpleStats]:
     """The first and last key, and the statistics of the key's columns."""
     if not schema.primary_keys:
@@ -125,10 +121,12 @@ def _key_range(
     fields = schema.project(schema.trimmed_primary_keys)
     types = [field.type for field in fields]
     low, high = (with_arity(encode_row(row, types), len(types)) for row in (parts[0].first, parts[-1].last))
-    if mode.counts:
-        return low, high, column_stats(facts, fields, StatsMode(True, KEY_TRUNCATION))
-    nulls = with_arity(encode_row([None] * len(types), types), len(types))
-    return low, high, SimpleStats(nulls, nulls, (None,) * len(types))
+    return low, high, column_stats(facts, fields, modes.keys)
+
+
+def _extent(mode: StatsMode) -> tuple[bool, int]:
+    """How much a mode asks for."""
+    return mode.counts, mode.characters
 
 
 def _longest(texts: pa.Array) -> int:
