@@ -62,10 +62,12 @@ def lowest_above_0(levels: Int8s, runs: Runs) -> Int64s:
     return np.maximum.reduceat(np.where(is_lowest, np.arange(len(levels)), -1), runs.starts)
 
 
-def counting(levels: Int8s, runs: Runs) -> Bools:
-    """Which rows count in a merge of such a table: those of level 0, and of each key the lowest one above it."""
+def counting(levels: Int8s, runs: Runs, lowest: Int64s | None = None) -> Bools:
+    """Which rows count in a merge of such a table: those of level 0, and of each key the lowest one above it, at the
+    position that `lowest_above_0` gives."""
     counts: Bools = levels == 0
-    lowest = lowest_above_0(levels, runs)
+    if lowest is None:
+        lowest = lowest_above_0(levels, runs)
     counts[lowest[lowest >= 0]] = True
     return counts
 

@@ -19,6 +19,7 @@ from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, SOURCE_COMPACT, DataFileMeta
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.merge import merge_function
+from lakebed.formats.paimon.merge.lookup import kept_runs
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.rewrite.few_runs import Run, few_runs, held_bytes
@@ -88,13 +89,21 @@ class MergeTree:
         short = frozenset[str]()
         if with_older and not rules.needs_older_values:
             short = frozenset(file.file_name for file in members if file.level > unit.output_level)
-        schema = pa.schema([*run_schema(rules.schema), *_ORIGIN])
-        all_runs = few_runs(self._runs(members, short), files.joined, schema, rules.options.spill.folder)
+        winners_only = folding.keeps_last and not action.notes_changes
+        schema = pa.schema([*run_schema(rules.schema), *(() if winners_only else _ORIGIN)])
+        all_runs = few_runs(self._runs(members, short, schema), files.joined, schema, rules.options.spill.folder)
         for piece in merge_sorted(all_runs, rules.schema.trimmed_primary_keys):
             order, runs = files.piece_order(piece)
-            if folding.keeps_last and not action.notes_changes:  # the winner is known before any value is fetched
-                yield Merged(piece.select(columns).take(pa.array(order[runs.last])))
+            if winners_only:  # they are known before any value is fetched
+                yield Merged(piece.take(pa.array(order[runs.last])))
                 continue
+            if with_older:  # keys of older files alone stay as they are
+                in_unit = levels[piece.column(_FILE).to_numpy()[order]] <= unit.output_level
+                lengths = runs.ends - runs.starts
+                wanted = np.repeat(np.logical_or.reduceat(in_unit, runs.starts), lengths)
+                order, runs = order[wanted], kept_runs(wanted, runs)[1]
+                if not len(order):
+                    continue
             piece = piece.take(pa.array(order)).combine_chunks()
             numbers = piece.column(_FILE).to_numpy()
             versions = Versions(piece.select(columns), runs, levels[numbers], unit.output_level)
@@ -132,7 +141,7 @@ class MergeTree:
         types = [field.type for field in self.rules.schema.project(self.rules.schema.trimmed_primary_keys)]
         return decode_row(without_arity(file.min_key), types), decode_row(without_arity(file.max_key), types)
 
-    def _runs(self, members: Sequence[DataFileMeta], short: Collection[str]) -> list[Run]:
+    def _runs(self, members: Sequence[DataFileMeta], short: Collection[str], schema: pa.Schema) -> list[Run]:
         """The rows of files as sorted runs, the oldest first: of rows that are equal in every order, the last one
         is the newest. Of the files named in `short` only the keys are read."""
         ranges = [self._range(file) for file in members]
@@ -145,24 +154,25 @@ class MergeTree:
             else:
                 chains.append((level, sorted(of_level, key=lambda number: ranges[number][0])))
         return [
-            (held_bytes([members[number] for number in numbers]), self._chain(members, numbers, short))
+            (held_bytes([members[number] for number in numbers]), self._chain(members, numbers, short, schema))
             for _, numbers in chains
         ]
 
     def _chain(
-        self, members: Sequence[DataFileMeta], numbers: Sequence[int], short: Collection[str]
+        self, members: Sequence[DataFileMeta], numbers: Sequence[int], short: Collection[str], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         for number in numbers:
-            yield from self._batches(members[number], number, members[number].file_name in short)
+            yield from self._batches(members[number], number, members[number].file_name in short, schema)
 
-    def _batches(self, file: DataFileMeta, number: int, short: bool) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that are neither deleted nor expired, with where they come from. `short`: nulls for all
-        columns that neither the key nor the expiry needs."""
+    def _batches(
+        self, file: DataFileMeta, number: int, short: bool, run_columns: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that are neither deleted nor expired, with where they come from if `run_columns` has that.
+        `short`: nulls for all columns that neither the key nor the expiry needs."""
         schema, start, deleted = self.rules.schema, 0, self.vectors.of(file)
         written = self.history.schema(file.schema_id)
         system = (SEQUENCE_FIELD, KIND_FIELD)
         path = f"{self.folder}/{file.file_name}"
-        origin = pa.schema([*run_schema(schema), *_ORIGIN])
         fields = schema.fields
         if short:
             read = {*schema.trimmed_primary_keys, *((self.expiry.field.name,) if self.expiry else ())}
@@ -171,12 +181,14 @@ class MergeTree:
             positions = np.arange(start, start + len(batch))
             start += len(batch)
             read_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            values = [
+            if _FILE in run_columns.names:
+                read_columns[_FILE] = pa.array(np.full(len(batch), number, np.int32))
+                read_columns[_AT] = pa.array(positions)
+            columns = [
                 read_columns[field.name] if field.name in read_columns else pa.nulls(len(batch), field.type)
-                for field in run_schema(schema)
+                for field in run_columns
             ]
-            columns = [*values, pa.array(np.full(len(batch), number, np.int32)), pa.array(positions)]
-            rows = pa.RecordBatch.from_arrays(columns, schema=origin)
+            rows = pa.RecordBatch.from_arrays(columns, schema=run_columns)
             kept = np.ones(len(batch), np.bool_)
             if deleted is not None:
                 kept[

@@ -121,10 +121,14 @@ class Folding:
         levels, runs = versions.levels, versions.runs
         before = lowest_above_0(levels, runs)
         function = self.function.engine if isinstance(self.function, Reduced) else self.function
-        counted = counting(levels, runs)
+        counted = counting(levels, runs, before)
         if not self.rules.needs_older_values:  # they have only their keys
             counted &= levels <= versions.output
-        merged = self._merge(function, versions.only(counted))
+        if isinstance(function, Deduplicate):  # the winner is known before any value is fetched
+            last = np.maximum.reduceat(np.where(counted, np.arange(len(levels)), -1), runs.starts)
+            merged = versions.rows.take(pa.array(last[last >= 0]))
+        else:
+            merged = self._merge(function, versions.only(counted))
         changes = None
         if self.rules.lookup.changelog:
             changes = self._changes(versions.rows, before, merged, versions.any_of(levels == 0))
