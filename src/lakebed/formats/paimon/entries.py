@@ -5,7 +5,7 @@ Rules: Paimon's FileEntry.mergeEntries and FileEntry.Identifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
@@ -86,6 +86,26 @@ class Entries(Sequence[ManifestEntry]):
             return []
         outside = self.table.filter(pc.fill_null(pc.not_equal(places, ""), False))
         return [*zip(outside["file_name"].to_pylist(), outside["external_path"].to_pylist(), strict=True)]
+
+    def named(self, names: Collection[str]) -> Entries:
+        """The entries of files with these names."""
+        column = self.table.column("file_name")
+        return self.kept(pc.is_in(column, value_set=pa.array([*names], column.type)).to_numpy())
+
+    def bucket_counts(self) -> Iterator[tuple[bytes, int]]:
+        """Each partition with the numbers of buckets that its entries state, in their order."""
+        codes, partitions = self.partitions
+        totals = self.numbers("total_buckets").astype(np.int64)
+        _, last = np.unique((codes << 32 | (totals & 0xFFFFFFFF))[::-1], return_index=True)
+        for row in np.sort(len(self) - 1 - last).tolist():
+            yield partitions[codes[row]], int(totals[row])
+
+    def key_ranges(self) -> Iterator[tuple[tuple[bytes, int, int], tuple[bytes, bytes]]]:
+        """The place (partition, bucket and level) and the key range of each file."""
+        names = ("partition", "bucket", "level", "min_key", "max_key")
+        for batch in self.table.select([*names]).to_batches():
+            for partition, bucket, level, low, high in zip(*(column.to_pylist() for column in batch), strict=True):
+                yield (partition, bucket, level), (low, high)
 
     def in_buckets(self, keep: KeepBuckets) -> Entries:
         """The entries of the buckets that are wanted."""

@@ -6,8 +6,10 @@ APPEND when asked to. Other checks look at the snapshots that came meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+
+import numpy as np
 
 from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.paimon import options as opt
@@ -17,6 +19,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
+from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 
@@ -35,8 +38,12 @@ def check_meanwhile(history: History, new: NewSnapshot, latest: Snapshot | None)
 def check_conflicts(
     live: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], kind: CommitKind, schema: TableSchema, table: str
 ) -> None:
-    """Raise CommitConflictError unless `ours` can follow the `live` files of the partitions it touches."""
-    state = {entry.identity: entry for entry in live}
+    """Raise CommitConflictError unless `ours` can follow the `live` files of the partitions it touches.
+
+    Of many live files, only those that `ours` names become values.
+    """
+    named = live.named({entry.file.file_name for entry in ours}) if isinstance(live, Entries) else live
+    state = {entry.identity: entry for entry in named}
     for entry in ours:
         if entry.kind == ADD:
             if entry.identity in state:
@@ -48,10 +55,13 @@ def check_conflicts(
                 table,
             )
     added = [entry for entry in ours if entry.kind == ADD]
+    rest: Sequence[ManifestEntry] = [*state.values()]
+    if isinstance(live, Entries):
+        rest = live.without(Entries.of([entry for entry in ours if entry.kind != ADD]))
     if kind is not CommitKind.OVERWRITE:
-        _check_bucket_counts(list(state.values()), added, table)
+        _check_bucket_counts(rest, added, table)
     if schema.primary_keys:
-        _check_levels([*state.values(), *added], schema, table)
+        _check_levels(chain(_key_ranges(rest), _key_ranges(added)), schema, table)
 
 
 def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table: str) -> None:
@@ -70,6 +80,10 @@ def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table
 def check_known(live: Sequence[ManifestEntry], known: Mapping[tuple[bytes, int], frozenset[str]], table: str) -> None:
     """Raise CommitConflictError when a bucket has files above level 0 that its compaction did not see: keys in them had
     other values before than the changelog and the deletion vectors of the compaction take for granted."""
+    if isinstance(live, Entries):
+        live = live.in_buckets(
+            lambda *buckets: np.array([place in known for place in zip(*buckets, strict=True)], bool)
+        )
     for entry in live:
         seen = known.get((entry.partition, entry.bucket))
         if seen is not None and entry.file.level > 0 and entry.file.file_name not in seen:
@@ -96,7 +110,11 @@ def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], s
 
 
 def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[ManifestEntry], table: str) -> None:
-    counts = {entry.partition: entry.total_buckets for entry in live if entry.total_buckets > 0}
+    counts: dict[bytes, int]
+    if isinstance(live, Entries):
+        counts = {partition: total for partition, total in live.bucket_counts() if total > 0}
+    else:
+        counts = {entry.partition: entry.total_buckets for entry in live if entry.total_buckets > 0}
     for entry in added:
         known = counts.get(entry.partition)
         if known is not None and entry.total_buckets > 0 and known != entry.total_buckets:
@@ -105,19 +123,29 @@ def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[Manifest
             )
 
 
-def _check_levels(entries: Sequence[ManifestEntry], schema: TableSchema, table: str) -> None:
-    """Raise CommitConflictError where key ranges of one level above 0 overlap."""
-    types = [field.type for field in schema.project(schema.trimmed_primary_keys)]
-    levels: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
+def _key_ranges(entries: Sequence[ManifestEntry]) -> Iterator[tuple[tuple[bytes, int, int], tuple[bytes, bytes]]]:
+    """The place (partition, bucket and level) and the key range of each file above level 0."""
+    if isinstance(entries, Entries):
+        yield from entries.kept(entries.numbers("level") > 0).key_ranges()
+        return
     for entry in entries:
         if entry.file.level > 0:
-            levels.setdefault((entry.partition, entry.bucket, entry.file.level), []).append(entry)
-    for (_, bucket, level), files in levels.items():
-        if len(files) < 2:
+            yield (entry.partition, entry.bucket, entry.file.level), (entry.file.min_key, entry.file.max_key)
+
+
+def _check_levels(
+    files: Iterable[tuple[tuple[bytes, int, int], tuple[bytes, bytes]]], schema: TableSchema, table: str
+) -> None:
+    """Raise CommitConflictError where key ranges of one level above 0 overlap."""
+    types = [field.type for field in schema.project(schema.trimmed_primary_keys)]
+    levels: dict[tuple[bytes, int, int], list[tuple[bytes, bytes]]] = {}
+    for place, keys in files:
+        levels.setdefault(place, []).append(keys)
+    for (_, bucket, level), of_level in levels.items():
+        if len(of_level) < 2:
             continue
         ranges = sorted(
-            (decode_row(without_arity(e.file.min_key), types), decode_row(without_arity(e.file.max_key), types))
-            for e in files
+            (decode_row(without_arity(low), types), decode_row(without_arity(high), types)) for low, high in of_level
         )
         if any(after[0] <= before[1] for before, after in pairwise(ranges)):
             raise _conflict(f"another compaction filled level {level} of bucket {bucket} with the same keys", table)
