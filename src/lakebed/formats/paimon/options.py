@@ -10,6 +10,7 @@ from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon.compaction_options import COMPACTION_OPTIONS
+from lakebed.formats.paimon.file_options import FILE_OPTIONS
 from lakebed.formats.paimon.partition_options import PARTITION_OPTIONS
 from lakebed.formats.paimon.tag_options import TAG_OPTIONS
 from lakebed.formats.paimon.tuning import TUNING
@@ -152,33 +153,6 @@ CHANGELOG_FILE_PREFIX = _text("changelog-file.prefix", "How names of changelog f
 THIN_MODE = Option(
     "data-file.thin-mode", boolean, False, "Leave out the key columns of data files, which repeat value columns."
 )
-STATS_MODE = Option(
-    "metadata.stats-mode",
-    str,
-    "truncate(16)",
-    "Statistics in manifests: none, counts, full or truncate(N); of one column by `fields.NAME.stats-mode`.",
-)
-FILE_INDEX_READ = Option(
-    "file-index.read.enabled", boolean, True, "Ask the indexes of data files which of them cannot match a condition."
-)
-FILE_INDEX_THRESHOLD = Option(
-    "file-index.in-manifest-threshold",
-    memory_size,
-    500,
-    "Bytes of a data file's indexes up to which they are stored in the manifest.",
-)
-STATS_DENSE = Option(
-    "metadata.stats-dense-store", boolean, True, "Leave columns without statistics out of those of a file."
-)
-STATS_FIRST = Option(
-    "metadata.stats-keep-first-n-columns",
-    at_least(-1),
-    -1,
-    "How many columns get statistics, from the first on, besides those with a mode of their own; -1: all.",
-)
-DROP_DELETED_STATS = Option(
-    "manifest.delete-file-drop-stats", boolean, False, "Manifests keep no statistics of deleted files."
-)
 MANIFEST_TARGET_SIZE = Option("manifest.target-file-size", memory_size, 8 << 20, "Bytes at which a manifest is full.")
 MANIFEST_MERGE_COUNT = Option(
     "manifest.merge-min-count", at_least(1), 30, "How many small manifests there must be before they are merged."
@@ -295,6 +269,7 @@ READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this pro
 
 SERVED: tuple[Option[Any], ...] = (
     *(value for value in list(vars().values()) if isinstance(value, Option)),
+    *FILE_OPTIONS,
     *COMPACTION_OPTIONS,
     *TAG_OPTIONS,
     *PARTITION_OPTIONS,

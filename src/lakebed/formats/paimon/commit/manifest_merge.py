@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
+from lakebed.formats.paimon import file_options
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, DELETE, ManifestFileMeta
 from lakebed.formats.paimon.codec.types import DataType
@@ -40,7 +41,7 @@ class MergeSettings:
             options[opt.MANIFEST_TARGET_SIZE],
             options[opt.MANIFEST_MERGE_COUNT],
             options[opt.MANIFEST_FULL_SIZE],
-            options[opt.DROP_DELETED_STATS],
+            options[file_options.DROP_DELETED_STATS],
         )
 
     @property

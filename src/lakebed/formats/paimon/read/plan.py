@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon import file_options
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -84,7 +85,7 @@ class ReadRequest:
             self.schema,
             self.history.schema,
             self.table,
-            self.options[opt.FILE_INDEX_READ],
+            self.options[file_options.FILE_INDEX_READ],
             engine not in ("deduplicate", "first-row"),
             no_level_0,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakebed.formats.paimon import compaction_options as compaction
+from lakebed.formats.paimon import file_options
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
@@ -99,7 +100,7 @@ class WriteOptions:
             stats=_rules(schema, options, "none" if buckets == POSTPONE_BUCKET else _stats(options, 0)),
             changelog_format=FileFormat.of(options, bool(schema.primary_keys), changelog=True),
             changelog_stats=_rules(schema, options, options[compaction.CHANGELOG_STATS] or _stats(options, 0)),
-            indexes=FileIndexRules.of(schema, options.raw, options[opt.FILE_INDEX_THRESHOLD]),
+            indexes=FileIndexRules.of(schema, options.raw, options[file_options.FILE_INDEX_THRESHOLD]),
             data_prefix=options[opt.DATA_FILE_PREFIX],
             changelog_prefix=options[opt.CHANGELOG_FILE_PREFIX],
             thin_mode=options[opt.THIN_MODE],
@@ -145,11 +146,10 @@ class WriteOptions:
 
 def _stats(options: Options, level: int) -> str:
     """Which statistics files of a level get."""
-    return of_level(options[compaction.STATS_PER_LEVEL], level) or str(options[opt.STATS_MODE])
+    return of_level(options[compaction.STATS_PER_LEVEL], level) or str(options[file_options.STATS_MODE])
 
 
 def _rules(schema: TableSchema, options: Options, mode: str) -> StatsRules:
     """Which statistics columns get; `mode` is that of columns without one of their own."""
-    return StatsRules(
-        StatsMode.parse(mode), own_modes(schema, options.raw), options[opt.STATS_FIRST], options[opt.STATS_DENSE]
-    )
+    first, dense = options[file_options.STATS_FIRST], options[file_options.STATS_DENSE]
+    return StatsRules(StatsMode.parse(mode), own_modes(schema, options.raw), first, dense)
