@@ -208,13 +208,9 @@ class PaimonTable(Table):
         snapshots, partitions, tags = after_commits(table._history, schema, parsed, table._looked, given)
         compaction = compaction_of_writes(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
+        called, named = checked_callbacks(callbacks), named_callbacks(parsed)
         commit_options = CommitOptions(
-            user,
-            callbacks=checked_callbacks(callbacks),
-            named=named_callbacks(parsed),
-            expire=snapshots,
-            partitions=partitions,
-            tags=tags,
+            user, callbacks=called, named=named, expire=snapshots, partitions=partitions, tags=tags
         )
         return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite, compaction)
 
