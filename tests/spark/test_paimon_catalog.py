@@ -92,5 +92,7 @@ def test_a_catalog_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
             spark.conf.unset(key)
         lakebed.spark.register(spark)
     assert load({"path": str(tmp_path / "db.db" / "t"), "database": "db"}, "paimon", 2).location.endswith("t")
+    with pytest.raises(UsageError, match="has no catalog 'lake'"):
+        load(named, "paimon", 2)
     with pytest.raises(UsageError, match="names no table"):
         load({"catalog": "lake"}, "paimon", 2)

@@ -61,11 +61,17 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs
     keys = _OWN if short_name == LAKEBED else _OWN_NATIVE
     own = {keys[key.lower()]: value for key, value in options.items() if key.lower() in keys}
     rest = {key: value for key, value in options.items() if key.lower() not in keys}
-    if short_name != LAKEBED:
-        own["location"] = formats.native_source(short_name).location(options) or own.get("location", "")
+    named = None if short_name == LAKEBED else formats.native_source(short_name).location(options)
+    own["location"] = named or own.get("location", "")
     if not own.get("location"):
         raise UsageError("no path is given", todo=f'Write .format("{short_name}").load(path)')
     limits, table_options = StreamOptions.split(with_catalog(catalogs, own["location"], rest))
+    if named and not formats.native_source(short_name).has_catalog(named.partition(":")[0], table_options):
+        raise UsageError(
+            f"the session has no catalog {named.partition(':')[0]!r} of {short_name} tables",
+            todo="Set spark.sql.catalog.NAME and its settings before lakebed.spark.register(spark), or give options "
+            "lakebed.catalog.metastore and its like",
+        )
     if (own.get("after") or own.get("until")) and own.get("as_of"):
         raise UsageError("as-of reads a snapshot, after and until read changes", todo="Give one or the other")
     try:

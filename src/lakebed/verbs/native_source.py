@@ -60,6 +60,10 @@ def _no_location(options: Mapping[str, str]) -> str | None:
     return None
 
 
+def _no_catalog(name: str, options: Mapping[str, str]) -> bool:
+    return False
+
+
 def _plan_of_table(table: Table, request: SourceRequest) -> ReadPlan[Any]:
     return table.plan_read(request.columns, request.where, request.pin)
 
@@ -91,3 +95,5 @@ class NativeSource(Generic[T]):
     catalog_options: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
     """The options that open tables in a catalog of the format, from its settings in a Spark session; None: lakebed has
     no such catalogs."""
+    has_catalog: Callable[[str, Mapping[str, str]], bool] = _no_catalog
+    """Whether options, or the environment, have the settings of the catalog of this name."""

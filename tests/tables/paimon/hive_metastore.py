@@ -23,14 +23,14 @@ from tests.tables.iceberg import hive_metastore
 
 class Metastore(hive_metastore.Metastore):
     """`asked` are the names of the calls. `failing` are those that fail, with what they answer, after their work where
-    `after` says so."""
+    `after` says so; with `fail_look` a look at a table fails from then on."""
 
     def __init__(self, warehouse: Path) -> None:
         super().__init__(warehouse)
         self.partitions: dict[tuple[str, str], dict[tuple[str, ...], Any]] = {}
         self.asked: list[str] = []
         self.failing: dict[str, Exception] = {}
-        self.after = False
+        self.after = self.fail_look = False
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -43,9 +43,13 @@ class Metastore(hive_metastore.Metastore):
             # Hive 3's client says to which catalog of the metastore a database belongs.
             arguments = tuple(a.removeprefix("@hive#") if isinstance(a, str) else a for a in arguments)
             if error is not None and not self.after:
+                if self.fail_look:
+                    self.failing["get_table"] = error
                 raise error
             answer = value(*arguments, **named)
             if error is not None:
+                if self.fail_look:
+                    self.failing["get_table"] = error
                 raise error
             return answer
 

@@ -109,4 +109,5 @@ SOURCE: NativeSource[PaimonTable] = NativeSource(
     sink=_sink,
     location=_location,
     catalog_options=_catalog_options,
+    has_catalog=settings.is_configured,
 )

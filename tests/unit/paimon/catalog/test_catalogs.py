@@ -99,7 +99,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lakebed.catalog("other")
     with pytest.raises(UsageError, match="PAIMON_CATALOG__OTHER__WAREHOUSE"):
         lakebed.catalog("other", {"lakebed.catalog.metastore": "filesystem"})
-    with pytest.raises(UnsupportedError, match="jdbc:sqlite:"):
+    with pytest.raises(UnsupportedError, match=r"database of MySQL.*jdbc:sqlite:"):
         lakebed.catalog("other", {"lakebed.catalog.metastore": "jdbc", "lakebed.catalog.uri": "jdbc:mysql://x"})
     with pytest.raises(UsageError, match="too late"):
         lakebed.catalog("my-shop").open("a.b", {"lakebed.catalog.warehouse": "x"})

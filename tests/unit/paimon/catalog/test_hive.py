@@ -213,10 +213,15 @@ def test_failures(options: dict[str, str], metastore: Metastore, tmp_path: Path)
         shop.create("a.t", SCHEMA)
     metastore.failing.clear()
     shop.create("a.t", SCHEMA)  # nothing was left in its way
-    metastore.failing["create_table"] = RuntimeError("gone")
-    with pytest.raises((CommitUnknownError, StorageError)):
-        shop.create("a.u", SCHEMA)
+    metastore.failing["create_table"], metastore.after = MetaException(message="gone after it was done"), True
+    shop.create("a.u", SCHEMA)
+    assert shop.tables("a") == ["t", "u"] and shop.open("a.u").schema == SCHEMA
+    metastore.after = False
+    metastore.fail_look = True
+    with pytest.raises(CommitUnknownError):
+        shop.create("a.v", SCHEMA)
     metastore.failing.clear()
+    metastore.fail_look = False
     two = {**options, "lakebed.catalog.uri": f"thrift://127.0.0.1:9,{metastore.url}"}
     assert lakebed.catalog("shop", two).tables("a")[0] == "t"
     with pytest.raises(RetryableError, match="did not answer"):

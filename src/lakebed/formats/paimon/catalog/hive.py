@@ -119,9 +119,11 @@ class HiveRegistry:
         try:
             table = shown.new(schema, where, external)
             self.metastore.ask("create_table", table, taken=table_exists(self.settings.name, name))
-        except RetryableError as error:
-            raise _unknown(name) from error
-        except (StorageError, TableExistsError):
+        except (StorageError, TableExistsError) as error:
+            if isinstance(error, StorageError) and self._was_entered(name, where):
+                return entry
+            if isinstance(error, RetryableError):  # it may still be on its way
+                raise _unknown(name) from error
             if outcome is PutOutcome.CREATED:
                 store.delete(path)
             raise
@@ -183,6 +185,17 @@ class HiveRegistry:
         except TableNotFoundError:
             return
         raise table_exists(self.settings.name, name)
+
+    def _was_entered(self, name: TableName, place: str) -> bool:
+        """Whether the metastore has the table at this place, although it answered with a failure or not at all.
+        CommitUnknownError when it does not say."""
+        try:
+            table = self._table(name)
+        except TableNotFoundError:
+            return False
+        except StorageError as error:
+            raise _unknown(name) from error
+        return place_of(table, self.settings.asks(LOCATION_IN_PROPERTIES)) == place
 
     def _taken_over(self, name: TableName, schema: TableSchema, store: Store, external: bool) -> TableSchema:
         """The schema of the table at a place, which may get the name: it is asked for, and has the same columns and

@@ -19,6 +19,7 @@ from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, URI, Settings, 
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 
 _START = "jdbc:sqlite:"
+_NAMES = {"mysql": "MySQL", "mariadb": "MariaDB", "postgresql": "PostgreSQL"}
 _WAIT_SECONDS = 30
 _LAYOUT = (
     "CREATE TABLE IF NOT EXISTS paimon_tables (catalog_key VARCHAR(255) NOT NULL, database_name VARCHAR(255) NOT NULL, "
@@ -37,10 +38,11 @@ class JdbcRegistry:
     def __init__(self, settings: Settings) -> None:
         uri = settings.needs(URI)
         if not uri.startswith(_START):
+            kind = uri.removeprefix("jdbc:").partition(":")[0]
             raise UnsupportedError(
-                f"the catalog {settings.name!r} is kept in a database that lakebed does not reach",
-                why=f"its uri does not begin with {_START}",
-                todo="Use a SQLite file, a REST catalog, or open tables by their paths",
+                f"the catalog {settings.name!r} is kept in a database of {_NAMES.get(kind, kind)}",
+                why=f"lakebed reaches only those of SQLite, whose uri begins with {_START}",
+                todo="Open its tables by their paths where no writer needs its lock, or use a Hive or REST catalog",
             )
         self.settings, self._file, self._key = settings, uri.removeprefix(_START), settings[CATALOG_KEY]
         self._folder = FileSystemRegistry(settings)
