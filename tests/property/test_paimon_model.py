@@ -119,19 +119,40 @@ def test_deduplicate(writes: list[list[Row]], buffer: str, producer: str, mode: 
         assert written(folder, writes, common(buffer, producer), mode) == live(state, mode)
 
 
-@settings(max_examples=15, deadline=None)
-@given(batches(["+I", "+U", "-D"]), buffers, producers, st.sampled_from([mode for mode in MODES if not mode.partition]))
-def test_deduplicate_by_sequence_field(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
-    """Without compactions: they forget deletes, and a row that is older than a forgotten one counts."""
+def by_sequence(writes: list[list[Row]]) -> dict[str, Row]:
+    """The row of each key that has the greatest `s`; of equal ones the last."""
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
             known = state.get(row["k"])
             if known is None or (-1 if row["s"] is None else row["s"]) >= (-1 if known["s"] is None else known["s"]):
                 state[row["k"]] = row
+    return state
+
+
+in_one_partition = st.sampled_from([mode for mode in MODES if not mode.partition])
+
+
+@settings(max_examples=10, deadline=None)
+@given(batches(["+I", "+U", "-D"]), buffers, producers, in_one_partition)
+def test_deduplicate_by_sequence_field(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
+    """Without compactions: they forget deletes, and a row that is older than a forgotten one counts."""
     options = {"write-only": "true", **common(buffer, producer)}
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"sequence.field": "s", **options}, mode) == live(state, mode)
+        assert written(folder, writes, {"sequence.field": "s", **options}, mode) == live(by_sequence(writes), mode)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    batches(["+I", "+U"]), buffers, st.sampled_from(["none", "input", "lookup", "full-compaction"]), in_one_partition
+)
+def test_deduplicate_by_sequence_field_in_compactions(
+    writes: list[list[Row]], buffer: str, producer: str, mode: Mode
+) -> None:
+    """Where nothing is deleted, compactions change no row, in small levels and of every producer."""
+    options = {"num-levels": "3", **common(buffer, producer), "num-sorted-run.compaction-trigger": "2"}
+    with TemporaryDirectory() as folder:
+        assert written(folder, writes, {"sequence.field": "s", **options}, mode) == live(by_sequence(writes), mode)
 
 
 @settings(max_examples=15, deadline=None)
