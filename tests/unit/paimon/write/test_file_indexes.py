@@ -83,11 +83,15 @@ def test_a_damaged_index_says_what_to_do(tmp_path: Path) -> None:
     table = made(tmp_path / "t", bitmap_columns="u", in__manifest__threshold="0 b")
     (file,) = written(table)
     (path,) = (tmp_path / "t").glob("bucket-0/*.index")
-    path.write_bytes(path.read_bytes()[:90])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:90])
     with pytest.raises(CorruptError, match=r"file-index\.read\.enabled=false"):
         table.read(where="u = 'u5'").read_all()
     calm = lakebed.open(tmp_path / "t", {"file-index.read.enabled": "false"})
     assert len(calm.read(where="u = 'u5'").read_all()) == 1
+    path.write_bytes(whole.replace(b"\x00\x00\x00\n\x00\x00\x00\x02u0", b"\x7f\x00\x00\n\x00\x00\x00\x02u0"))
+    with pytest.raises(CorruptError, match="index of 'u' cannot be read"):
+        table.read(where="u = 'u5'").read_all()
     path.unlink()
     assert len(table.read(where="u = 'u5'").read_all()) == 1
     for names in (("a.index", "b.index"), ("../x.index",)):

@@ -7,7 +7,8 @@ does not know says nothing, and neither does an index that covers another number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import pyarrow as pa
@@ -60,12 +61,32 @@ class FileIndexes:
             for name, blob in blobs.get(source.name, {}).items():
                 index = self._index(self._names[place], name, source, blob, rows)
                 by_kind.setdefault(name, [None] * len(self._blobs))[place] = index
-        return [_facts(indexes, field, kind) for indexes in by_kind.values()]
+        return [self._facts(indexes, field, kind) for indexes in by_kind.values()]
+
+    def _facts(self, indexes: Sequence[ColumnIndex | None], field: DataField, kind: KeyKind) -> Facts:
+        unknown = pa.nulls(len(indexes), arrow_type(field.type))
+        nulls = np.array([index is None or index.may_have_nulls for index in indexes], np.bool_)
+        values = np.array([index is None or index.may_have_values for index in indexes], np.bool_)
+        nans = np.full(len(indexes), kind.is_float)
+
+        def may_relate(relation: str, constants: pa.Array) -> Bools:
+            keys = kind.literal_keys(constants)
+            may = np.ones(len(indexes), np.bool_)
+            for place, index in enumerate(indexes):
+                if index is not None:
+                    with self._reading(f"an index of {field.name!r}", self._names[place]):
+                        may[place] = _may(index, relation, keys, kind.is_exact)
+            return may
+
+        return Facts(unknown, unknown, nulls, values, nans & values, may_relate=may_relate)
+
+    def _reading(self, what: str, file: str) -> AbstractContextManager[None]:
+        return decoding(f"{what} cannot be read", table=self._table, file=file, todo=_TURN_OFF)
 
     def _read(self, name: str, data: bytes | None) -> Blobs:
         if data is None:
             return _NO_BLOBS
-        with decoding("a file index cannot be read", table=self._table, file=name, todo=_TURN_OFF):
+        with self._reading("a file index", name):
             try:
                 return read_container(data)
             except UnsupportedError:
@@ -74,12 +95,7 @@ class FileIndexes:
     def _index(self, file: str, name: str, source: DataField, blob: bytes | None, rows: int) -> ColumnIndex | None:
         if blob is None:
             return EmptyIndex()
-        with decoding(
-            f"the {name} index of {source.name!r} cannot be read",
-            table=self._table,
-            file=file,
-            todo=_TURN_OFF,
-        ):
+        with self._reading(f"the {name} index of {source.name!r}", file):
             index = read_index(name, source.type, blob)
         return index if index is None or index.rows in (None, rows) else None
 
@@ -98,26 +114,6 @@ def index_file(file: DataFileMeta, table: str) -> str | None:
             why=f"its manifest entry names {', '.join(names)}", todo=_TURN_OFF,
         )  # fmt: skip
     return names[0]
-
-
-def _facts(indexes: Sequence[ColumnIndex | None], field: DataField, kind: KeyKind) -> Facts:
-    unknown = pa.nulls(len(indexes), arrow_type(field.type))
-    nulls = np.array([index is None or index.may_have_nulls for index in indexes], np.bool_)
-    values = np.array([index is None or index.may_have_values for index in indexes], np.bool_)
-    nans = np.full(len(indexes), kind.is_float)
-    return Facts(unknown, unknown, nulls, values, nans & values, may_relate=_relation(indexes, kind))
-
-
-def _relation(indexes: Sequence[ColumnIndex | None], kind: KeyKind) -> Callable[[str, pa.Array], Bools]:
-    def may_relate(relation: str, values: pa.Array) -> Bools:
-        keys = kind.literal_keys(values)
-        may = np.ones(len(indexes), np.bool_)
-        for number, index in enumerate(indexes):
-            if index is not None:
-                may[number] = _may(index, relation, keys, kind.is_exact)
-        return may
-
-    return may_relate
 
 
 def _may(index: ColumnIndex, relation: str, keys: Sequence[Key], exact: bool) -> bool:
