@@ -4,6 +4,7 @@ and removes the other's, and goes on after the other's rollback."""
 import datetime
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -117,7 +118,7 @@ def test_a_rollback_beyond_changelogs_that_outlive_their_snapshots(tmp_path: Pat
         if number == 3:
             paimon_jvm.tell("tag", folder, "three")
     assert paimon_jvm.tell("changelogs", folder) == [{"earliest": 1, "latest": 5}]
-    first = shutil.copytree(folder, tmp_path / "db.db" / "first")
+    first = shutil.copytree(folder, tmp_path / "db.db" / "first", copy_function=copy_if_there)
     (first / "changelog" / "changelog-1").unlink()
     for copy, left in ((folder, {"earliest": 1, "latest": 3}), (first, {"earliest": 2, "latest": 3})):
         table = lakebed.open(copy)
@@ -127,3 +128,9 @@ def test_a_rollback_beyond_changelogs_that_outlive_their_snapshots(tmp_path: Pat
         paimon_jvm.write(copy, [["+I", 8, "y"]], 10)
         assert paimon_jvm.tell("changelogs", copy) == [{**left, "latest": 4}]
         assert sorted(table.read().read_all()["id"].to_pylist()) == [1, 2, 3, 8, 9]
+
+
+def copy_if_there(source: str, target: str) -> None:
+    """The engine goes on deleting files of expired snapshots after its commit."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
