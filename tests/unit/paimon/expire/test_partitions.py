@@ -13,7 +13,7 @@ from lakebed.errors import CommitConflictError, OptionError, UnsupportedError
 from lakebed.formats.paimon import partition_options as opt
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.expire.partition_time import PartitionTimes
-from lakebed.formats.paimon.expire.partitions import LastLook
+from lakebed.formats.paimon.expire.partitions import LastLook, by_update
 from lakebed.formats.paimon.options import OPTIONS
 from lakebed.kernel import clock
 from tests.tables.paimon.small import Make, contents, rows
@@ -77,6 +77,12 @@ def test_by_update_time(make: Make) -> None:
     result = table.expire(options=BY_UPDATE)
     assert result.expired == ("dt=a",) and "its newest file is of " in result.notes[0]
     assert days(table) == ["b", "c"]
+
+
+def test_a_file_of_a_far_future_holds_its_partition() -> None:
+    for newest in (10**16, 10**18, 2**62):
+        is_old, reason = by_update(0, DAY)(b"", newest)
+        assert not is_old and "no calendar" in reason
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:

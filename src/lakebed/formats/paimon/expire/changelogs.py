@@ -27,15 +27,16 @@ from lakebed.model.upkeep import Skipped
 @dataclass(frozen=True, slots=True)
 class ChangelogPlan:
     """The changelogs of a branch after an expiry: those that end, those that its expired snapshots become, and why the
-    others stay. All are in the order of their ids."""
+    others stay. All are in the order of their ids. `written` are the ids of those that have a file by now."""
 
     ending: tuple[Snapshot, ...] = ()
     becoming: tuple[Snapshot, ...] = ()
     kept: tuple[Skipped, ...] = ()
+    written: frozenset[int] = frozenset()
 
     def paths(self, branch: str) -> list[str]:
-        """The paths of the changelogs that end."""
-        return [changelog_path(branch, changelog.id) for changelog in self.ending]
+        """The paths of the files of changelogs that end."""
+        return [changelog_path(branch, changelog.id) for changelog in self.ending if changelog.id in self.written]
 
     def write_earliest(self, store: Store, branch: str) -> None:
         """Write the hint EARLIEST of the changelogs, where some end. Errors are ignored."""
@@ -92,6 +93,7 @@ class ChangelogRetention:
             tuple(every[number] for number in ids if number < end),
             tuple(snapshot for snapshot in expiring if snapshot.id >= end),
             kept,
+            frozenset(changelog.id for changelog in changelogs),
         )
 
     def _end(

@@ -195,7 +195,7 @@ class PartitionExpiry:
         age = self.options[partition_options.EXPIRATION_TIME]
         by_values = self.options[partition_options.EXPIRATION_STRATEGY] == "values-time"
         bound = int(seconds * 1000) - age
-        judged = self._by_values(seconds, age) if by_values else _by_update(bound, age)
+        judged = self._by_values(seconds, age) if by_values else by_update(bound, age)
         expired: list[ExpiredPartition] = []
         kept: list[Skipped] = []
         most = self.options[partition_options.EXPIRATION_MAX]
@@ -259,12 +259,18 @@ class PartitionExpiry:
         return judge
 
 
-def _by_update(bound: int, age: int) -> Callable[[bytes, int], tuple[bool, str]]:
+def by_update(bound: int, age: int) -> Callable[[bytes, int], tuple[bool, str]]:
+    """Tells of a partition, by the time of its newest file, whether it is older than `bound`, and why. Times are
+    milliseconds since 1970, `age` is for the reason."""
+
     def judge(_: bytes, newest: int) -> tuple[bool, str]:
         if not newest:
             return False, "its files do not say when they were created"
-        created = datetime.datetime.fromtimestamp(newest / 1000, datetime.UTC)
-        return newest < bound, _age(f"its newest file is of {created:%Y-%m-%d %H:%M:%S} UTC", age)
+        try:
+            created = f"{datetime.datetime.fromtimestamp(newest / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+        except (OverflowError, ValueError, OSError):
+            created = "a year that no calendar has"
+        return newest < bound, _age(f"its newest file is of {created}", age)
 
     return judge
 
