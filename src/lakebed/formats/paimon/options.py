@@ -114,7 +114,7 @@ FILE_FORMAT = Option("file.format", one_of("parquet", "orc", "avro"), "parquet",
 FILE_FORMAT_PER_LEVEL = _text("file.format.per.level", "Formats of single levels, for example `0:avro,5:parquet`.")
 FILE_COMPRESSION = Option("file.compression", str, "zstd", "Compression of data files.")
 ZSTD_LEVEL = Option("file.compression.zstd-level", at_least(1), 1, "Compression level of zstd.")
-BLOCK_SIZE = Option("parquet.block.size", at_least(1), 128 << 20, "Most bytes of rows in a row group of Parquet files.")
+BLOCK_SIZE = Option("parquet.block.size", memory_size, 128 << 20, "Most bytes of rows in a row group of Parquet files.")
 TARGET_FILE_SIZE = _optional(
     "target-file-size",
     memory_size,

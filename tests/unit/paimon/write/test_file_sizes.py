@@ -64,7 +64,7 @@ def test_bounds_of_long_texts_are_found_where_the_footer_has_none(tmp_path: Path
     assert stats.null_counts == (0, 1, 4)
 
 
-@pytest.mark.parametrize(("block_size", "row_groups"), [("128000000", 1), ("40000", 10)])
+@pytest.mark.parametrize(("block_size", "row_groups"), [("128 mb", 1), ("40000", 10)])
 def test_row_groups_have_the_size_that_the_option_gives(tmp_path: Path, block_size: str, row_groups: int) -> None:
     options = {"write-buffer-size": "40 kb", "target-file-size": "128 mb", "parquet.block.size": block_size}
     table = table_of(tmp_path / "t", True, **options, **{"write-only": "true"})
