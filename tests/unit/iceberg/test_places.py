@@ -6,7 +6,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,16 @@ ORPHANS = {"expire-snapshots": "false", "remove-orphan-files": "true"}
 
 
 @pytest.fixture
-def touched(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """The absolute paths that local stores were asked for."""
+def touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The absolute paths that local stores were asked for. Not those in folders of other tests, whose writers may still
+    send heartbeats."""
     found: set[str] = set()
     real = LocalStore.local_path
 
     def recorded(store: LocalStore, path: str) -> str:
-        found.add(os.path.normpath(os.path.join(store.location, path)))
+        place = Path(os.path.normpath(os.path.join(store.location, path)))
+        if tmp_path.parent not in place.parents or tmp_path in place.parents:
+            found.add(str(place))
         return real(store, path)
 
     monkeypatch.setattr(LocalStore, "local_path", recorded)
