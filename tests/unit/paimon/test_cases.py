@@ -29,9 +29,10 @@ says where (numbers of apache/paimon unless another project is named).
 - #6978 expiry deletes data before the snapshot that names it: tests/crash/test_paimon_expire.py, and beside branches
   and tags test_expire.test_a_branch_keeps_its_files
 - ClickHouse/ClickHouse#113360 the union of all files: test_write.test_the_last_row_of_a_key_wins
-
-Not lakebed's yet, so without a test: #5883 (compaction of append tables), #8205 (streaming reads), #7710 (cleaning of
-orphans).
+- #5883, #2675, #5442 nobody compacts append tables, or in too many tasks: test_append.test_small_files_become_one, and
+  tests/golden for what becomes a task
+- #8205 a restarted stream drops its position: test_stream.test_a_restarted_stream_reads_neither_twice_nor_past
+- #7710 a removal of orphan files sees no live file: test_orphans.test_an_age_that_spares_no_writer…
 """
 
 import json
