@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, OptionError, UsageError
+from lakebed.errors import CommitConflictError, DataCleanedError, OptionError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.manifests import index_files, live_files
@@ -201,6 +201,33 @@ def test_two_rewrites_of_the_same_files(make: Make, monkeypatch: pytest.MonkeyPa
         table.rewrite()
     assert contents(table) == [("a", 1, "v1", 1)]
     assert len(list(Path(table.location).rglob("data-*"))) == 3
+
+
+def test_files_that_another_rewrite_replaced_and_that_expired(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(bucket="1", write__only="true")
+    for turn in range(2):
+        table.write(rows(("a", 1, f"v{turn}", 1)))
+    compact = BucketCompactor.__call__
+
+    def with_another(self: BucketCompactor, task: Any) -> Any:
+        monkeypatch.setattr(BucketCompactor, "__call__", compact)
+        lakebed.open(table.location).rewrite()
+        table.expire(options={"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
+        return compact(self, task)
+
+    monkeypatch.setattr(BucketCompactor, "__call__", with_another)
+    with pytest.raises(CommitConflictError, match="replaced files of this compaction"):
+        table.rewrite()
+    assert contents(table) == [("a", 1, "v1", 1)]
+
+
+def test_a_file_that_is_lost_is_no_conflict(make: Make) -> None:
+    table = make(bucket="1", write__only="true")
+    for turn in range(2):
+        table.write(rows(("a", 1, f"v{turn}", 1)))
+    next(Path(table.location).rglob("data-*")).unlink()
+    with pytest.raises(DataCleanedError, match="a data file is gone"):
+        table.rewrite()
 
 
 def test_a_task_that_fails_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

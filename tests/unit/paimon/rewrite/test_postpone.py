@@ -73,7 +73,12 @@ def test_a_partition_keeps_its_number_of_buckets(make: Make) -> None:
     assert len(contents(table)) == 81
 
 
-def test_the_slower_of_two_compactions_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("expires", "why"), [(False, "stands in the way"), (True, "replaced files of this compaction")]
+)
+def test_the_slower_of_two_compactions_leaves_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch, expires: bool, why: str
+) -> None:
     from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 
     table = make(bucket="-2")
@@ -83,10 +88,12 @@ def test_the_slower_of_two_compactions_leaves_nothing(make: Make, monkeypatch: p
     def with_another(self: PostponeRewrite, partition: object) -> object:
         monkeypatch.setattr(PostponeRewrite, "compact", compact)
         lakebed.open(table.location).rewrite()
+        if expires:
+            table.expire(options={"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
         return compact(self, partition)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PostponeRewrite, "compact", with_another)
-    with pytest.raises(CommitConflictError, match="stands in the way"):
+    with pytest.raises(CommitConflictError, match=why):
         table.rewrite()
     assert contents(table) == [("a", 1, "x", 1)]
     assert len(list(Path(table.location).glob("*/bucket-0/*"))) == 1

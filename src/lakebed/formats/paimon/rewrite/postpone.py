@@ -24,6 +24,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.committer import Committer
+from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import refuse_unserved
@@ -33,6 +34,7 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction, compacts_fully
+from lakebed.formats.paimon.rewrite.rivals import raise_if_replaced
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
@@ -106,12 +108,17 @@ class PostponeRewrite:
             arrow_size = size * _ARROW_BYTES
             engine = LocalEngine(writers_at_once(engine.parallelism, at_once, len(self.partitions), arrow_size))
         messages: list[PaimonMessage] = []
-        for partition, compacted in zip(self.partitions, engine.map(self.compact, self.partitions), strict=True):
-            folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
-            removed = PaimonMessage(
-                partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
-            )
-            messages += [*compacted, removed]
+        try:
+            for partition, compacted in zip(self.partitions, engine.map(self.compact, self.partitions), strict=True):
+                folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
+                removed = PaimonMessage(
+                    partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
+                )
+                messages += [*compacted, removed]
+        except BaseException as error:
+            remove_files(self.history.store, messages)
+            raise_if_replaced(self.history, error)
+            raise
         options = self.target.options.table
         commit_options = CommitOptions(self.target.commit_user, named=named_callbacks(options))
         committer = Committer(self.history, self.target.schema, options, commit_options)

@@ -28,6 +28,7 @@ from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY, WHA
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, plan_compaction
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale, plan_telling
+from lakebed.formats.paimon.rewrite.rivals import raise_if_replaced
 from lakebed.formats.paimon.rewrite.task import BucketCompactor
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
@@ -126,8 +127,9 @@ class Compaction:
         try:
             for done in (engine or LocalEngine()).map(self.work, plan.tasks):
                 messages += done if isinstance(done, tuple) else (done,)
-        except BaseException:
+        except BaseException as error:
             remove_files(self.history.store, messages)
+            raise_if_replaced(self.history, error)
             raise
         commit = CommitOptions(self.user, named=named_callbacks(options))
         committer = Committer(self.history, self.schema, options, commit)
