@@ -195,7 +195,7 @@ def with_deletes(attempt: Any, files: int) -> Produced:
 def scanning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
     def work() -> dict[str, Any]:
         table = opened(path)
-        metadata = table.metadata
+        metadata = table.table_metadata
         head = metadata.head()
         assert head is not None
         manifests = manifests_of(table.operations.files, metadata, head)

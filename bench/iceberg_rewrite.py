@@ -138,7 +138,7 @@ def rows(start: int, count: int) -> pa.Table:
 def make(folder: Path, count: int, tasks: int) -> None:
     """A table of `tasks` small files in each partition; its metadata before and after the deletes is put aside."""
     lake = Lake(folder / "table", SCHEMA, partition_by=[("region", "identity"), ("id", "bucket[2]")])
-    bucket = lake.table.metadata.spec.fields[1].transform
+    bucket = lake.table.table_metadata.spec.fields[1].transform
     made = []
     for task in range(tasks):
         data = rows(task * count // tasks, (task + 1) * count // tasks - task * count // tasks)
@@ -219,7 +219,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def partitions(table: IcebergTable) -> Iterator[list[str]]:
     """The paths of each partition's files."""
-    metadata = table.metadata
+    metadata = table.table_metadata
     found: dict[Any, list[str]] = {}
     for task in scan_tasks(table.operations.files, metadata, metadata.head()):
         found.setdefault(task.data.partition, []).append(task.data.path)

@@ -149,7 +149,7 @@ def with_lakebed(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]
         options = {"sink.parallelism": tasks, "target-file-size-bytes": TARGET}
         figures = measured(lambda f=frame, t=table, o=options: lakebed.spark.write(f, t.location, options=o))
         sizes: dict[str, list[int]] = {}
-        metadata = table.metadata
+        metadata = table.table_metadata
         for task in scan_tasks(table.operations.files, metadata, metadata.head()):
             sizes.setdefault(task.data.partition[0], []).append(task.data.size)
         if warm:

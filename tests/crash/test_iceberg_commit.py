@@ -29,7 +29,7 @@ def opened(store: Store) -> IcebergTable:
 
 
 def live(table: IcebergTable) -> list[DataFile]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     found = scan(table.operations.files, metadata, metadata.head())
     return [file for entries in found.data.values() for file in data_files(entries)]
 
@@ -61,7 +61,7 @@ def overwrite(table: IcebergTable, file: DataFile) -> None:
 def rewrite(store: Store) -> None:
     table = opened(store)
     if table.history()[-1].action != "replace":
-        head = table.metadata.head()
+        head = table.table_metadata.head()
         old = [file for file in live(table) if file.partition == ("a",)]
         commits.replace(table.operations, head and head.snapshot_id, old, [data_file(table, [1, 2, 3])])
 
@@ -138,7 +138,7 @@ def test_what_a_failed_commit_wrote_is_removed(copies: Callable[[], Store], tmp_
     """No manifest stays when the store refuses (a killed process may leave some)."""
     for point in crash_points(once(append, [7]), copies, [Kind.ERROR_BEFORE]):
         if isinstance(point.error, LakebedError) and not point.call.path.endswith(".parquet"):
-            named = {m for s in opened(point.store).metadata.snapshots.values() for m in [s.manifest_list]}
+            named = {m for s in opened(point.store).table_metadata.snapshots.values() for m in [s.manifest_list]}
             there = {str(p) for p in (tmp_path / "t/metadata").glob("snap-*.avro")}
             assert there == named, str(point)
 

@@ -86,7 +86,7 @@ def test_there_are_many_snapshots() -> None:
 @pytest.mark.slow
 def test_branches_tags_and_times() -> None:
     table = opened("branches_tags")
-    metadata = table.metadata
+    metadata = table.table_metadata
     for name, ref in metadata.refs.items():
         wanted = _bag(table.read(as_of=ref.snapshot_id).read_all().select(["id"]))
         if ref.is_branch:
@@ -127,7 +127,7 @@ def test_where_each_row_lies() -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
     table = opened(name)
-    metadata = table.metadata
+    metadata = table.table_metadata
     head = metadata.head()
     line = [None, *[s.snapshot_id for s in ancestors(metadata, head)][::-1]] if head else [None]
     ranges = {*itertools.pairwise(line), *itertools.combinations(line[:: max(1, len(line) // 3)], 2)}
@@ -149,7 +149,7 @@ def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
 def test_a_rewrite_changes_nothing() -> None:
     for name in ("many_small_rewritten", "dv_v3_rewritten", "sorted_zorder", "pos_deletes_dangling"):
         table = opened(name)
-        for snapshot in table.metadata.snapshots.values():
+        for snapshot in table.table_metadata.snapshots.values():
             if snapshot.operation == "replace":
                 found = table.changes(after=snapshot.parent_id, until=snapshot.snapshot_id)
                 assert found.read_all().num_rows == 0

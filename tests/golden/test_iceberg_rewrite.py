@@ -33,7 +33,7 @@ def rows(table: Any, columns: list[str] | None = None, as_of: Any = None) -> lis
 
 
 def tasks(table: Any) -> list[Any]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     return list(scan_tasks(table.operations.files, metadata, metadata.head()))
 
 
@@ -41,7 +41,7 @@ def tasks(table: Any) -> list[Any]:
 @pytest.mark.parametrize("name", [name for name in names("iceberg") if name != "variant_v3"])
 def test_rows_and_row_ids_stay(name: str, tmp_path: Path) -> None:
     table, _ = opened(name, tmp_path)
-    metadata = table.metadata
+    metadata = table.table_metadata
     start = metadata.head()
     lineage = [*table.schema.names, "_row_id", "_last_updated_sequence_number"]
     columns = lineage if metadata.format_version >= 3 else None
@@ -51,13 +51,13 @@ def test_rows_and_row_ids_stay(name: str, tmp_path: Path) -> None:
     assert rows(table, columns) == before
     after = tasks(table)
     if not old:
-        assert result.instants == () and table.metadata.head() == start
+        assert result.instants == () and table.table_metadata.head() == start
         return
     assert not {task.data.path for task in after} & old
     assert not any(task.deletes for task in after)
     assert (result.files_before, result.files_after) == (len(old), len(after))
     assert result.plan == predicted.plan and predicted.dry_run
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head.operation == "replace" and head.parent_id == start.snapshot_id
     assert {task.data.spec_id for task in after} == {metadata.default_spec_id}
     assert rows(table, as_of=start.snapshot_id) == rows(table) or metadata.schema.schema_id != start.schema_id
@@ -95,8 +95,8 @@ def test_many_small_files_become_one_a_partition_as_the_reference_engine_made_th
 def test_the_plan_of_the_reference_engine_is_ours(tmp_path: Path) -> None:
     """Before its rewrite, `many_small_rewritten` had 80 files; Spark made 8 of them."""
     table, _ = opened("many_small_rewritten", tmp_path)
-    first = next(s for s in table.metadata.snapshots.values() if s.operation == "append")
-    metadata = table.metadata
+    first = next(s for s in table.table_metadata.snapshots.values() if s.operation == "append")
+    metadata = table.table_metadata
     before = list(scan_tasks(table.operations.files, metadata, first))
     after = tasks(table)
     assert (len(before), len(after)) == (80, 8)
@@ -111,7 +111,7 @@ def test_files_of_older_specs_go_to_the_new_one(tmp_path: Path) -> None:
     assert [group.what for group in planned.plan] == ["files of other partition specs"]
     assert any("spread over spec" in note for note in planned.notes)
     table.rewrite(options={"lakebed.rewrite.other-specs": True})
-    assert {task.data.spec_id for task in tasks(table)} == {table.metadata.default_spec_id}
+    assert {task.data.spec_id for task in tasks(table)} == {table.table_metadata.default_spec_id}
     assert rows(table) == before
     assert not table.rewrite(options={"lakebed.rewrite.other-specs": True}).groups
 
@@ -128,12 +128,12 @@ def test_an_older_spec_can_be_written_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_branch_is_rewritten_alone(tmp_path: Path) -> None:
     table, _ = opened("branches_tags", tmp_path)
-    branch = next(name for name, ref in table.metadata.refs.items() if ref.is_branch and name != "main")
-    main = table.metadata.head()
+    branch = next(name for name, ref in table.table_metadata.refs.items() if ref.is_branch and name != "main")
+    main = table.table_metadata.head()
     old = rows(table, as_of=f"branch:{branch}")
     result = table.rewrite(options={"rewrite-all": True, "branch": branch})
-    assert table.metadata.head() == main
-    assert str(table.metadata.head(branch).snapshot_id) == result.instants[0]
+    assert table.table_metadata.head() == main
+    assert str(table.table_metadata.head(branch).snapshot_id) == result.instants[0]
     assert rows(table, as_of=f"branch:{branch}") == old
 
 

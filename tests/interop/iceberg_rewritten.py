@@ -64,7 +64,9 @@ def rewritten(folder: Path) -> dict[str, Rewritten]:
 
 def _rewrite(folder: Path, name: str) -> Rewritten:
     table = opened(folder, name)
-    story = Rewritten(Path(table.location.removeprefix("file:")), table.metadata.format_version, table.schema.names)
+    story = Rewritten(
+        Path(table.location.removeprefix("file:")), table.table_metadata.format_version, table.schema.names
+    )
 
     def state(step: str, options: dict[str, Any] | None = None) -> None:
         if options is not None:

@@ -39,7 +39,7 @@ def location(folder: Path, place: str, version: int) -> tuple[str, dict[str, str
 
 
 def live(table: IcebergTable) -> list[DataFile]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     found = scan(table.operations.files, metadata, metadata.head())
     return [file for entries in found.data.values() for file in data_files(entries)]
 
@@ -57,7 +57,7 @@ def write(folder: Path, place: str, version: int) -> None:
         if version == 2:
             commits.row_delta(table.operations, [], [position_deletes(table, first, [1])])  # 2
         commits.row_delta(table.operations, [data_file(table, [9])], [equality_deletes(table, [6])])
-        head = table.metadata.head()
+        head = table.table_metadata.head()
         of_b = [f for f in live(table) if f.partition == ("b",)]
         commits.replace(table.operations, head and head.snapshot_id, of_b, [data_file(table, [4, 5], "b")])
     commits.overwrite(table.operations, [data_file(table, [70], "c")], [(0, ("c",))], dynamic=True)

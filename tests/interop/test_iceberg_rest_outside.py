@@ -124,5 +124,5 @@ def test_writers_at_the_same_time(told: Told) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failures and ids(table) == list(range(6)) and table.metadata.next_row_id == 6
+    assert not failures and ids(table) == list(range(6)) and table.table_metadata.next_row_id == 6
     assert Path(table.operations.load().location).exists() and table.schema.names == SCHEMA.names

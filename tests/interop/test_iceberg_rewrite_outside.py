@@ -111,7 +111,7 @@ def ended(folder: Path, name: str, story: Rewritten, before: list[int], spark: l
     """Reads what Spark left of a table, rewrites that, and reads it again."""
     ours, table = found(folder, name, story), opened(folder, name)
     result = table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
-    metadata = table.metadata
+    metadata = table.table_metadata
     left = any(task.deletes for task in scan_tasks(table.operations.files, metadata, metadata.head()))
     return End(before, sorted(spark), ours, found(folder, name, story), result.files_before, left)
 

@@ -88,7 +88,7 @@ def text(value: dict[str, bytes] | None) -> str | None:
 
 
 def schemas(table: Any) -> list[str]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     tasks = scan_tasks(table.operations.files, metadata, metadata.head())
     return [str(pq.ParquetFile(task.data.path.removeprefix("file:")).schema) for task in tasks]
 

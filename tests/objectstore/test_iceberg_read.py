@@ -71,7 +71,7 @@ def test_an_old_hint_costs_steps_by_the_logarithm(
     (tmp_path / "metadata" / layout.VERSION_HINT).write_text(str(newest - behind))
     counted = store_server.measure(opener(store_server, tmp_path), enough=steps)
     assert counted.steps <= steps
-    assert len(counted.result.metadata.refs) == behind + 2
+    assert len(counted.result.table_metadata.refs) == behind + 2
 
 
 def test_without_a_hint_the_folder_is_listed(store_server: StoreServer, tmp_path: Path) -> None:

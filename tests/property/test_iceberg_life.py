@@ -64,7 +64,7 @@ class Life:
         self.remember()
 
     def remember(self) -> None:
-        head = self.lake.table.metadata.head()
+        head = self.lake.table.table_metadata.head()
         assert bag(self.lake.table.read().read_all()) == counted(self.rows)
         if head is not None:
             self.moments.setdefault(head.snapshot_id, [dict(row) for row in self.rows])
@@ -131,7 +131,7 @@ class Life:
     def evolve(self) -> None:
         what = self.chance.choice(["add", "rename", "widen", "move"])
         if what == "add":
-            number = self.lake.table.metadata.document["last-column-id"] + 1
+            number = self.lake.table.table_metadata.document["last-column-id"] + 1
             self.fields.append(NestedField(number, f"c{number}", self.chance.choice([IntegerType(), StringType()])))
             self.rows = [{**row, f"c{number}": None} for row in self.rows]
         elif what == "rename":
@@ -150,7 +150,7 @@ class Life:
 
     def respec(self) -> None:
         """Another partition spec; its fields have ids of their own."""
-        document = dict(self.lake.table.metadata.document)
+        document = dict(self.lake.table.table_metadata.document)
         number, last = len(document["partition-specs"]), document["last-partition-id"]
         chosen = self.chance.choice(SPECS)
         fields = [
@@ -163,7 +163,7 @@ class Life:
     def upgrade(self) -> None:
         if self.version < 3:
             self.version += 1
-            document = dict(self.lake.table.metadata.document) | {"format-version": self.version}
+            document = dict(self.lake.table.table_metadata.document) | {"format-version": self.version}
             more = {"last-sequence-number": 0} if self.version == 2 else {"next-row-id": 0}
             for old in ("schema", "partition-spec"):
                 document.pop(old, None)
@@ -184,7 +184,7 @@ class Life:
         if chance.random() < 0.5:
             options["sort-order"] = chance.choice(["id", f"zorder(id, {self.fields[1].name})"])
         if chance.random() < 0.3:
-            options["output-spec-id"] = chance.randrange(len(table.metadata.specs))
+            options["output-spec-id"] = chance.randrange(len(table.table_metadata.specs))
         if chance.random() < 0.5:
             options |= {"delete-file-threshold": 1, "remove-dangling-deletes": chance.random() < 0.5}
         if chance.random() < 0.3:
@@ -217,7 +217,7 @@ class Life:
     def expire(self) -> None:
         kept = self.chance.randrange(1, 4)
         self.lake.table.expire(options={"older-than": "2100-01-01", "retain-last": kept})
-        left = self.lake.table.metadata.snapshots
+        left = self.lake.table.table_metadata.snapshots
         assert len(left) <= max(kept, 1)
         self.moments = {number: rows for number, rows in self.moments.items() if number in left}
 
@@ -247,7 +247,7 @@ class Life:
         return chance.randrange(-20, 20)
 
     def data(self, rows: list[Row]) -> pa.Table:
-        return pa.Table.from_pylist(rows, arrow_schema(self.lake.table.metadata.schema))
+        return pa.Table.from_pylist(rows, arrow_schema(self.lake.table.table_metadata.schema))
 
     def write(self, rows: list[Row], mode: str, kinds: list[str] | None = None) -> None:
         data = self.data(rows)
@@ -277,7 +277,7 @@ def test_whatever_is_done_to_a_table_its_rows_are_those_of_the_list(seed: int, v
         for _ in range(steps):
             life.step()
         table = life.lake.table
-        metadata = table.metadata
+        metadata = table.table_metadata
         assert {number for number in metadata.snapshots if number in life.moments} >= {
             snapshot.snapshot_id for snapshot in [metadata.head()] if snapshot is not None
         }
@@ -301,7 +301,7 @@ def check_predicates(life: Life) -> None:
 
 def check_changes(life: Life) -> None:
     """Of snapshots with one schema; those of others have columns by other names."""
-    table, metadata = life.lake.table, life.lake.table.metadata
+    table, metadata = life.lake.table, life.lake.table.table_metadata
     for after, until in itertools.combinations(life.moments, 2):
         schemas = [schema_at(metadata, number).fields for number in (after, until)]
         if schemas[0] != schemas[1]:

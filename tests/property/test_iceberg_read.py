@@ -52,7 +52,7 @@ class History:
         """One random thing."""
         do = self.chance.choice([self.append, self.append, self.delete_positions, self.delete_equal, self.change])
         do()
-        head = self.lake.table.metadata.head()
+        head = self.lake.table.table_metadata.head()
         if head is not None and (not self.moments or self.moments[-1][0] != head.snapshot_id):
             self.moments.append((head.snapshot_id, {key: dict(row) for key, row in self.rows.items()}))
 
@@ -151,7 +151,7 @@ def test_every_snapshot_change_and_predicate(seed: int, version: int, steps: int
             history.step()
         table = history.lake.table
         assert _bag(table.read().read_all()) == history.expected(history.rows, history.schema)
-        metadata = table.metadata
+        metadata = table.table_metadata
         for snapshot, rows in history.moments:
             wanted = history.expected(rows, schema_at(metadata, snapshot))
             assert _bag(table.read(as_of=snapshot).read_all()) == wanted
@@ -173,7 +173,7 @@ def _check_predicates(history: History) -> None:
 
 def _check_changes(history: History) -> None:
     table = history.lake.table
-    metadata = table.metadata
+    metadata = table.table_metadata
     moments = [(None, {}), *history.moments]
     pairs = {(0, len(moments) - 1), *itertools.pairwise(range(len(moments)))}
     for first, last in pairs:

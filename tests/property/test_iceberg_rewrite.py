@@ -73,7 +73,7 @@ def fill(lake: Lake, partitioned: bool, history: list[tuple[Any, ...]]) -> None:
             rows = [{"id": number + n, "part": part, **one} for n, one in enumerate(what[0])]
             number += len(rows)
             lake.append(rows, partition, files=min(what[1], len(rows)))
-        elif lake.table.metadata.format_version == 1:
+        elif lake.table.table_metadata.format_version == 1:
             continue
         elif kind == "equal":
             lake.delete_equal([{"id": id} for id in what[0]], partition)
@@ -86,7 +86,7 @@ def fill(lake: Lake, partitioned: bool, history: list[tuple[Any, ...]]) -> None:
 
 def lineage(lake: Lake) -> list[str]:
     columns = [*(field.name for field in SCHEMA.fields)]
-    if lake.table.metadata.format_version >= 3:
+    if lake.table.table_metadata.format_version >= 3:
         columns += ["_row_id", "_last_updated_sequence_number"]
     return sorted(map(str, lake.table.read(columns).read_all().to_pylist()))
 

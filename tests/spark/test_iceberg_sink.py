@@ -53,7 +53,7 @@ def some_orders(spark: SparkSession, count: int, partitions: int) -> DataFrame:
 
 def check_sizes(table: IcebergTable) -> dict[str, int]:
     """Check that each partition has a right number of files for its bytes, and return the numbers."""
-    metadata = table.metadata
+    metadata = table.table_metadata
     sizes: dict[str, list[int]] = defaultdict(list)
     for task in scan_tasks(table.operations.files, metadata, metadata.head()):
         sizes[task.data.partition[0]].append(task.data.size)

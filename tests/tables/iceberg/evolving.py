@@ -12,7 +12,7 @@ from lakebed.formats.iceberg.table import IcebergTable
 
 def evolve(table: IcebergTable, schema: Schema) -> None:
     """Make a schema the current one, in a new metadata file."""
-    document: dict[str, Any] = dict(table.metadata.document)
+    document: dict[str, Any] = dict(table.table_metadata.document)
     number = max(found["schema-id"] for found in document["schemas"]) + 1
     made = json.loads(schema.model_dump_json()) | {"schema-id": number}
     document |= {

@@ -49,7 +49,7 @@ class Lake:
         spec_id: int | None = None, properties: Mapping[str, str] = {},
     ) -> list[DataFile]:  # fmt: skip
         """Data files that are not committed yet, all of one partition, whose values the caller knows."""
-        metadata = self.table.metadata
+        metadata = self.table.table_metadata
         schema = arrow_schema(metadata.schema)
         data = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema)
         made = []
@@ -77,7 +77,7 @@ class Lake:
     @property
     def tasks(self) -> list[FileTask]:
         """The live data files, each with its deletes."""
-        metadata = self.table.metadata
+        metadata = self.table.table_metadata
         return list(scan_tasks(self.table.operations.files, metadata, metadata.head()))
 
     @property
@@ -93,7 +93,7 @@ class Lake:
     @staticmethod
     def metrics_of(lake: Lake) -> dict[str, Metrics]:
         """The figures of the live data files, by path."""
-        metadata = lake.table.metadata
+        metadata = lake.table.table_metadata
         found = scan(lake.table.operations.files, metadata, metadata.head(), ALL_COLUMNS)
         files = [file for entries in found.data.values() for file in data_files(entries)]
         return {file.path: file.metrics for file in files if file.metrics is not None}
@@ -104,7 +104,7 @@ class Lake:
 
     def delete_positions(self, positions: Mapping[str, Sequence[int]], granularity: str = "file") -> None:
         """Delete rows of data files by position: vectors in format version 3, else position delete files."""
-        metadata = self.table.metadata
+        metadata = self.table.table_metadata
         found = []
         for task in self.tasks:
             if task.data.path in positions:
@@ -118,7 +118,7 @@ class Lake:
         self, keys: Sequence[Mapping[str, Any]], partition: Partition = (), spec_id: int = 0, bounds: bool = True
     ) -> None:
         """Delete rows by the values of some columns, whose bounds may be left out: then they rule nothing out."""
-        metadata = self.table.metadata
+        metadata = self.table.table_metadata
         fields = [field for field in metadata.schema.fields if field.name in keys[0]]
         data = pa.Table.from_pylist(list(keys), arrow_schema(fields, ids=True))
         path = self.folder / "data" / f"{uuid.uuid4()}-equality.parquet"
@@ -141,7 +141,7 @@ class Lake:
     @property
     def orphans(self) -> set[str]:
         """Data files on disk that no snapshot knows."""
-        metadata = self.table.metadata
+        metadata = self.table.table_metadata
         known: set[str] = set()
         for snapshot in metadata.snapshots.values():
             for task in scan_tasks(self.table.operations.files, metadata, snapshot):

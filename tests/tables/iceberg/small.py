@@ -26,7 +26,7 @@ def create(path: Any, version: int = 2, partition_by: Any = "p", **options: str)
 
 def data_file(table: IcebergTable, ids: list[int], p: str = "a") -> DataFile:
     """A Parquet file with rows (id, p) in partition p."""
-    metadata = table.metadata
+    metadata = table.table_metadata
     path = f"{metadata.location}/data/p={p}/{uuid.uuid4()}.parquet"
     rows = pa.table({"id": ids, "p": [p] * len(ids)}, schema=arrow_schema(metadata.schema, ids=True))
     with table.operations.files.open_output(path) as sink:
@@ -42,7 +42,7 @@ def data_file(table: IcebergTable, ids: list[int], p: str = "a") -> DataFile:
 
 def position_deletes(table: IcebergTable, target: DataFile, positions: list[int]) -> DeleteFile:
     """A position delete file for one data file."""
-    path = f"{table.metadata.location}/data/{uuid.uuid4()}-deletes.parquet"
+    path = f"{table.table_metadata.location}/data/{uuid.uuid4()}-deletes.parquet"
     schema = pa.schema([
         pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
@@ -57,12 +57,12 @@ def position_deletes(table: IcebergTable, target: DataFile, positions: list[int]
 
 def equality_deletes(table: IcebergTable, ids: list[int], p: str = "a") -> DeleteFile:
     """An equality delete file on `id` in partition p."""
-    path = f"{table.metadata.location}/data/{uuid.uuid4()}-eq.parquet"
+    path = f"{table.table_metadata.location}/data/{uuid.uuid4()}-eq.parquet"
     schema = pa.schema([pa.field("id", pa.int64(), False, {"PARQUET:field_id": "1"})])
     with table.operations.files.open_output(path) as sink:
         pq.write_table(pa.table([ids], schema=schema), sink)
     return DeleteFile(
-        path, "PARQUET", Content.EQUALITY_DELETES, table.metadata.default_spec_id, (p,), len(ids),
+        path, "PARQUET", Content.EQUALITY_DELETES, table.table_metadata.default_spec_id, (p,), len(ids),
         table.operations.files.size(path), equality_ids=(1,),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ def story(table: IcebergTable, version: int) -> list[Any]:
     told: list[Any] = []
 
     def step() -> None:
-        metadata = table.metadata
+        metadata = table.table_metadata
         told.append((sorted(map(str, table.read().read_all().to_pylist())), [i.action for i in table.history()]))
         told.append((metadata.last_sequence_number, metadata.next_row_id, sorted(metadata.refs)))
 

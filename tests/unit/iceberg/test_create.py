@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 
 
 def document(table: Any) -> dict[str, Any]:
-    return dict(table.metadata.document)
+    return dict(table.table_metadata.document)
 
 
 @pytest.mark.parametrize("version", ["1", "2", "3"])
@@ -122,7 +122,7 @@ def test_a_table_in_a_catalog(tmp_path: Path, version: str) -> None:
     )
     table = lakebed.open("cat:ns.t", catalog)
     assert made.location == table.location
-    assert table.metadata.format_version == int(version)  # type: ignore[attr-defined]
+    assert table.table_metadata.format_version == int(version)  # type: ignore[attr-defined]
     assert document(table)["properties"]["a.b"] == "c"
     assert document(table)["partition-specs"][0]["fields"][0]["name"] == "id_bucket"
     assert document(table)["schemas"][0]["identifier-field-ids"] == [1]

@@ -70,7 +70,7 @@ def test_a_new_table_gets_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["manifest", "data file"])
 def test_a_file_that_has_a_key(what: str, version: str, tmp_path: Path) -> None:
     table = create(tmp_path / "t", version)
-    metadata = table.metadata
+    metadata = table.table_metadata
     head = metadata.head()
     if what == "manifest":
         manifests = [replace(one, key_metadata=b"k") for one in read_manifest_list(table.operations.files, head)]

@@ -66,11 +66,15 @@ def test_cleaning_keeps_the_schema_that_partitions_need(tmp_path: Path) -> None:
     table = forgotten(tmp_path / "t", ["reg"], schemas=False)
     table.write(pa.table({"k": pa.array([4], pa.int32())}))
     table.expire(options={"older-than": "2100-01-01", "clean-expired-metadata": "true"})
-    assert set(table.metadata.schemas) == {0, 1} and ids(table) == [1, 3, 4]
+    assert set(table.table_metadata.schemas) == {0, 1} and ids(table) == [1, 3, 4]
     table.rewrite(options={"rewrite-all": "true", "remove-dangling-deletes": "true"})
     table.write(pa.table({"k": pa.array([5], pa.int32())}))  # leaves out manifests that only record removals
     table.expire(options={"older-than": "2100-01-01", "clean-expired-metadata": "true"})
-    assert set(table.metadata.schemas) == {1} and set(table.metadata.specs) == {1} and ids(table) == [1, 3, 4, 5]
+    assert (
+        set(table.table_metadata.schemas) == {1}
+        and set(table.table_metadata.specs) == {1}
+        and ids(table) == [1, 3, 4, 5]
+    )
 
 
 def test_a_snapshot_whose_schema_is_gone_says_so(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ COLUMNS = ("file_path", "sequence_number", "file_sequence_number", "first_row_id
 
 
 def entries(table: IcebergTable) -> set[tuple[object, ...]]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     head = metadata.head()
     assert head is not None
     found = set()
@@ -60,11 +60,13 @@ def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: 
     commits.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
     commits.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
     table.rewrite(options={**MANIFESTS, "commit.manifest.target-size-bytes": 100})
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head is not None
     manifests = read_manifest_list(table.operations.files, head)
     found = [
-        p for m in manifests for p in read_entries(table.operations.files, table.metadata, [m])["partition"].to_pylist()
+        p
+        for m in manifests
+        for p in read_entries(table.operations.files, table.table_metadata, [m])["partition"].to_pylist()
     ]
     assert [p["p"] for p in found] == sorted(p["p"] for p in found)
     assert ids(table) == sorted([*range(8), *range(8)])
@@ -94,7 +96,7 @@ def test_golden_tables_with_fewer_manifests(name: str, tmp_path: Path) -> None:
     table = lakebed.open(folder) if name == "hadoop_v2" else lakebed.open(f"ice:db.{name}", options)
     assert isinstance(table, IcebergTable)
     rows = table.read().read_all()
-    if table.metadata.head() is None:
+    if table.table_metadata.head() is None:
         assert table.rewrite(options=MANIFESTS).files_before == 0
         return
     before = entries(table)
@@ -134,7 +136,7 @@ def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
 def test_what_is_lost_is_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     commits.append(table.operations, [data_file(table, [1])])
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head is not None
     (manifest,) = read_manifest_list(table.operations.files, head)
     Path(manifest.path).unlink()
@@ -149,7 +151,7 @@ def test_golden_tables_are_inspected(name: str) -> None:
     report = table.inspect()
     assert report.health is not Health.BROKEN
     assert set(report.figures) == {"table", "snapshots", "files", "manifests", "metadata"}
-    head = table.metadata.head()  # type: ignore[attr-defined]
+    head = table.table_metadata.head()  # type: ignore[attr-defined]
     if head is not None and "total-data-files" in head.summary:
         files = report.figures["files"]
         assert str(files["data files"]) == head.summary["total-data-files"]
@@ -166,7 +168,7 @@ def test_advice_is_what_the_table_can_follow_as_it_was_opened(tmp_path: Path) ->
     for number in range(6):
         named.write(pa.table({"id": [number]}, schema=schema))
     assert "Run table.rewrite()" in named.inspect().advice
-    by_path = lakebed.open(named.metadata.location)  # type: ignore[attr-defined]
+    by_path = lakebed.open(named.table_metadata.location)  # type: ignore[attr-defined]
     assert "Open it by its name, as catalog:namespace.table, then: Run table.rewrite()" in by_path.inspect().advice
     with pytest.raises(UnsupportedError, match="belongs to a catalog"):
         by_path.rewrite(dry_run=True)

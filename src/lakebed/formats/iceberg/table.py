@@ -95,7 +95,7 @@ class IcebergTable(Table):
         super().__init__(store, options)
         self.branch_name = _OPTIONS.parse(options)[opt.BRANCH]
         self.operations = operations or HadoopTable(store, options)
-        self.metadata.head(self.branch_name)
+        self.table_metadata.head(self.branch_name)
 
     @classmethod
     def of_catalog(cls, name: str, options: Mapping[str, str] = {}) -> IcebergTable:
@@ -156,22 +156,22 @@ class IcebergTable(Table):
             self.operations.drop()
 
     @property
-    def metadata(self) -> TableMetadata:
+    def table_metadata(self) -> TableMetadata:
         """The current metadata, read at each call."""
         return self.operations.load().metadata
 
     @property
     def schema(self) -> pa.Schema:
         """The table's columns as Arrow has them."""
-        return arrow_schema(self.metadata.schema)
+        return arrow_schema(self.table_metadata.schema)
 
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""
-        return history(self.metadata)
+        return history(self.table_metadata)
 
     def refs(self) -> list[Ref]:
         """The branches and tags of the table."""
-        return list_refs(self.metadata)
+        return list_refs(self.table_metadata)
 
     def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
         """Tag a snapshot. Default: the newest of the branch. An expiry removes the tag when its snapshot is older than
@@ -253,7 +253,7 @@ class IcebergTable(Table):
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
-            self.operations.files, lambda: self.metadata, options, self.branch_name, names, where, appends_only
+            self.operations.files, lambda: self.table_metadata, options, self.branch_name, names, where, appends_only
         )
 
     def sink(
@@ -357,7 +357,7 @@ class IcebergTable(Table):
         options name the snapshot to read."""
         if any(map(_OPTIONS.parse(self.options).given, opt.POSITIONS)):
             return None
-        metadata = self.metadata
+        metadata = self.table_metadata
         head = metadata.head(self.branch_name)
         if head is None:
             return None

@@ -35,9 +35,9 @@ def by_path(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
 @VERSIONS
 def test_a_tables_life(by_path: dict[int, list[Any]], catalog: dict[str, str], version: int) -> None:
     table = made(f"cat:db.t{secrets.token_hex(4)}", version, catalog)
-    assert table.metadata.format_version == version
-    assert table.metadata.properties["commit.manifest.min-count-to-merge"] == "3"
-    assert not any(key.startswith("lakebed.catalog") for key in table.metadata.properties)
+    assert table.table_metadata.format_version == version
+    assert table.table_metadata.properties["commit.manifest.min-count-to-merge"] == "3"
+    assert not any(key.startswith("lakebed.catalog") for key in table.table_metadata.properties)
     told = story(table, version)
     assert told == by_path[version]
     again = lakebed.open(table.operations.name, catalog)
@@ -66,7 +66,7 @@ def test_a_commit_on_what_is_no_longer_current(catalog: dict[str, str]) -> None:
         table.operations.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
     assert set(Path(table.location, "metadata").iterdir()) == files
     commits.append(table.operations, [data_file(table, [2])])
-    assert ids(table) == [1, 2] and "a" not in table.metadata.properties
+    assert ids(table) == [1, 2] and "a" not in table.table_metadata.properties
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_writers_at_the_same_time(catalog: dict[str, str]) -> None:
         thread.join()
     assert not failures
     assert ids(table) == list(range(8)) and len(table.history()) == 8
-    assert table.metadata.next_row_id == 8
+    assert table.table_metadata.next_row_id == 8
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_what_is_sent_to_a_rest_catalog(rest: RestCatalog) -> None:
     commits.append(table.operations, [data_file(table, [3])])
     table.tag("two")
     first, second, tag = rest.commits
-    uuid = {"type": "assert-table-uuid", "uuid": table.metadata.uuid}
-    heads = [snapshot.snapshot_id for snapshot in table.metadata.snapshots.values()]
+    uuid = {"type": "assert-table-uuid", "uuid": table.table_metadata.uuid}
+    heads = [snapshot.snapshot_id for snapshot in table.table_metadata.snapshots.values()]
     for body, parent, head, rows_before, added in ((first, None, heads[0], 0, 2), (second, heads[0], heads[1], 2, 1)):
         needed = {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": parent}
         assert body["requirements"] == [uuid, needed]

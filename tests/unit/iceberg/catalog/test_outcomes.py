@@ -92,7 +92,7 @@ def test_a_commit_stands_though_its_metadata_cannot_be_read(rest: RestCatalog) -
     rest.hidden_metadata = True
     assert append(table) is Outcome.COMMITTED
     table.tag("now")
-    assert ids(table) == [1, 2] and table.metadata.refs["now"].snapshot_id
+    assert ids(table) == [1, 2] and table.table_metadata.refs["now"].snapshot_id
 
 
 @pytest.mark.parametrize("state", [LockState.NOT_ACQUIRED, LockState.ABORT])

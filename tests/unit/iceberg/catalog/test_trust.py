@@ -44,7 +44,7 @@ def test_code_and_keys_are_not_the_tables_to_choose(tmp_path: Path, monkeypatch:
     table: Any = lakebed.open("ice:db.t", {**options, "lakebed.storage.setting.aws_region": "mine"})
     table.write(pa.table({"id": [2]}))
     assert ids(table) == [1, 2]
-    assert table.metadata.properties["py-io-impl"] == "evil_io.FileIO"
+    assert table.table_metadata.properties["py-io-impl"] == "evil_io.FileIO"
     credentials = table.operations.files.credentials
     assert credentials.provider == "environment" and dict(credentials.plain) == {"aws_region": "mine"}
     assert not (tmp_path / "ran").exists()

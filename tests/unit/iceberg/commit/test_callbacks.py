@@ -49,7 +49,7 @@ def test_each_snapshot_is_told(tmp_path: Path, where: str) -> None:
     folder = tmp_path / "t"
     opening = {} if where == "call" else NAMED
     table: Any = lakebed.create(folder, "iceberg", ROWS.schema, options=opening if where == "create" else {})
-    assert "commit.callbacks" not in table.metadata.properties  # what a table says is not run
+    assert "commit.callbacks" not in table.table_metadata.properties  # what a table says is not run
     if where == "open":
         table = lakebed.open(folder, opening)
     more: Any = NAMED if where == "call" else {}

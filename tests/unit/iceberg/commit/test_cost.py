@@ -27,7 +27,7 @@ def with_history(folder: Path, snapshots: int) -> IcebergTable:
     table = make_table(folder, SCHEMA)
     for _ in range(2):
         table.write(row(table, 1))
-    document: dict[str, Any] = json.loads(metadata_to_json(table.metadata.document))
+    document: dict[str, Any] = json.loads(metadata_to_json(table.table_metadata.document))
     for _ in range(snapshots - 2):
         head = document["snapshots"][-1]
         number = uuid.uuid4().int & (2**63 - 1)

@@ -29,7 +29,7 @@ def summary(table: IcebergTable) -> dict[str, str]:
 
 
 def live_data(table: IcebergTable) -> list[DataFile]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     found = scan(table.operations.files, metadata, metadata.head())
     return [file for entries in found.data.values() for file in data_files(entries)]
 
@@ -53,7 +53,7 @@ def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> 
     now = summary(table)
     assert (now["total-records"], now["total-data-files"], now["added-records"]) == ("4", "3", "1")
     assert now["total-delete-files"] == "0" and "added-delete-files" not in now
-    metadata = table.metadata
+    metadata = table.table_metadata
     assert [entry[1] for entry in metadata.snapshot_log] == [first.snapshot_id, second.snapshot_id]
     assert metadata.last_sequence_number == (0 if version == 1 else 2)
     if version == 3:
@@ -89,7 +89,7 @@ def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int
     table = create(tmp_path / "t", version)
     commits.append(table.operations, [data_file(table, [1, 2])])
     commits.append(table.operations, [data_file(table, [3])])
-    start = table.metadata.head()
+    start = table.table_metadata.head()
     assert start is not None
     old = live_data(table)
     rewritten = data_file(table, [1, 2, 3])
@@ -126,12 +126,12 @@ def overwritten(table: IcebergTable, old: list[DataFile]) -> None:
 
 
 def rewritten(table: IcebergTable, old: list[DataFile]) -> None:
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     commits.replace(table.operations, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
 
 
 def elsewhere_rewritten(table: IcebergTable, old: list[DataFile]) -> None:
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     other = [f for f in live_data(table) if f.partition == ("z",)]
     commits.replace(table.operations, head and head.snapshot_id, other, [data_file(table, [99], "z")])
 
@@ -151,7 +151,7 @@ def test_conflicts_of_a_rewrite(
 ) -> None:
     table = create(tmp_path / "t")
     commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
-    start = table.metadata.head()
+    start = table.table_metadata.head()
     assert start is not None
     old = [f for f in live_data(table) if f.partition == ("a",)]
     new = data_file(table, [1, 2, 3])
@@ -179,7 +179,7 @@ def test_a_start_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
 def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     table = lakebed.open(unpack("iceberg", "dv_v3", into=tmp_path))
     assert isinstance(table, IcebergTable)
-    metadata = table.metadata
+    metadata = table.table_metadata
     head = metadata.head()
     assert head is not None
     found = scan(table.operations.files, metadata, head)
@@ -191,7 +191,7 @@ def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     commits.replace(named.operations, head.snapshot_id, [target], [])
     said = summary(named)
     assert (said["removed-dvs"], said["removed-delete-files"], said["deleted-data-files"]) == ("1", "1", "1")
-    after = scan(named.operations.files, named.metadata, named.metadata.head())
+    after = scan(named.operations.files, named.table_metadata, named.table_metadata.head())
     left = [f for entries in after.deletes.values() for f in delete_files(entries)]
     assert target.path not in {f.referenced_data_file for f in left} and len(left) == len(deletes) - 1
     before_ids = {f.path: f.first_row_id for f in live_data(table)}
@@ -205,7 +205,7 @@ def test_a_second_vector_for_a_file_is_a_conflict(tmp_path: Path) -> None:
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     table = lakebed.open("ice:db.dv_v3", options)
     assert isinstance(table, IcebergTable)
-    found = scan(table.operations.files, table.metadata, table.metadata.head())
+    found = scan(table.operations.files, table.table_metadata, table.table_metadata.head())
     vector = next(f for entries in found.deletes.values() for f in delete_files(entries))
     with pytest.raises(CommitConflictError, match="deleted rows of the same data file"):
         commits.row_delta(table.operations, [], [vector])
@@ -220,7 +220,7 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
     counts = []
     for number in range(9):
         commits.append(table.operations, [data_file(table, [number])])
-        head = table.metadata.head()
+        head = table.table_metadata.head()
         assert head is not None
         counts.append(len(read_manifest_list(table.operations.files, head)))
     assert counts == [1, 2, 3, 1, 2, 3, 1, 2, 3]
@@ -253,7 +253,7 @@ def test_a_branch_of_its_own(tmp_path: Path) -> None:
     assert (ids(table), ids(audit), ids(table, as_of="tag:one")) == ([1, 3], [1, 2], [1])  # type: ignore[arg-type]
     table.delete_branch("audit")
     table.delete_tag("one")
-    assert {*table.metadata.refs} == {"main"}
+    assert {*table.table_metadata.refs} == {"main"}
 
 
 def test_a_catalogs_table_is_not_changed_by_its_path(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_threads_that_commit_at_once_all_land(tmp_path: Path, place: str) -> Non
     assert isinstance(table, IcebergTable)
     assert ids(table) == sorted(10 * n + m for n in range(4) for m in range(4))
     assert len(table.history()) == 16
-    lists = {s.manifest_list.rpartition("/")[2] for s in table.metadata.snapshots.values()}
+    lists = {s.manifest_list.rpartition("/")[2] for s in table.table_metadata.snapshots.values()}
     names = {name for name in metadata_files(table) if name.startswith("snap-")}
     assert names == lists  # no lost attempt left its list behind
 

@@ -46,7 +46,7 @@ def others_expire(table: IcebergTable) -> None:
 
 def without_properties(table: IcebergTable) -> None:
     """The table as an earlier release left it: only the snapshots say who committed what."""
-    names = [key for key in table.metadata.properties if key.startswith(PREFIX)]
+    names = [key for key in table.table_metadata.properties if key.startswith(PREFIX)]
     change_metadata(table.operations, lambda _: ([], [{"action": "remove-properties", "removals": names}]))
 
 
@@ -71,7 +71,7 @@ def test_expiry_keeps_writers_known_that_no_property_remembers(table: IcebergTab
     without_properties(table)
     table.expire(options=ALL)
     assert commit(table, "job", 5, (2, "a", 2))[0] is Outcome.SKIPPED
-    assert json.loads(table.metadata.properties[f"{PREFIX}job"])["identifier"] == 5
+    assert json.loads(table.table_metadata.properties[f"{PREFIX}job"])["identifier"] == 5
 
 
 def test_each_branch_has_commits_of_its_own(table: IcebergTable) -> None:
@@ -89,7 +89,7 @@ def test_each_branch_has_commits_of_its_own(table: IcebergTable) -> None:
 
 def test_a_commit_that_was_rolled_back_is_no_replay(table: IcebergTable) -> None:
     commit(table, "job", 4, (1, "a", 1))
-    before = table.metadata.head()
+    before = table.table_metadata.head()
     assert before is not None
     commit(table, "job", 5, (2, "a", 2))
     back = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": before.snapshot_id}
@@ -103,13 +103,13 @@ def test_a_table_remembers_no_more_writers_than_it_says(table: IcebergTable) -> 
     update = {"action": "set-properties", "updates": {**known, f"{PREFIX}not ours": "text"}}
     change_metadata(table.operations, lambda _: ([], [update]))
     commit(table, "job", 4, (1, "a", 1))
-    left = {key for key in table.metadata.properties if key.startswith(PREFIX)}
+    left = {key for key in table.table_metadata.properties if key.startswith(PREFIX)}
     assert left == ({*known} - {f"{PREFIX}w0"}) | {f"{PREFIX}job", f"{PREFIX}not ours"}
 
 
 def test_a_batch_leaves_no_property(table: IcebergTable) -> None:
     table.write(rows((1, "a", 1)))
-    assert not [key for key in table.metadata.properties if key.startswith(PREFIX)]
+    assert not [key for key in table.table_metadata.properties if key.startswith(PREFIX)]
 
 
 @pytest.mark.parametrize("rewritten", [False, True])

@@ -55,7 +55,7 @@ def test_only_what_the_newest_snapshot_needs_stays(tmp_path: Path) -> None:
     assert ids(table) == rows == [3, 9, 10]
     assert set(done.deleted_files) == before - files(table)
     assert sum(name.endswith(".parquet") for name in done.deleted_files) == 2  # rows 1 and 2, and their delete
-    assert len(table.metadata.snapshot_log) == 1
+    assert len(table.table_metadata.snapshot_log) == 1
     commits.append(table.operations, [data_file(table, [11])])
     assert ids(table) == [3, 9, 10, 11]
 
@@ -78,7 +78,7 @@ def test_numbers_ages_and_refs_keep_snapshots(tmp_path: Path) -> None:
     }]))  # fmt: skip
     time.sleep(0.01)
     assert table.expire(options=ALL).expired == (str(old[0]),)
-    assert {*table.metadata.refs} == {"main"}
+    assert {*table.table_metadata.refs} == {"main"}
 
 
 def test_named_snapshots_go(tmp_path: Path) -> None:
@@ -134,21 +134,26 @@ def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Pa
     table.tag("old")
     evolved(table)
     rows = ids(table)
-    assert [*table.metadata.schemas] == [0, 1, 2] and [*table.metadata.specs] == [0, 1]
+    assert [*table.table_metadata.schemas] == [0, 1, 2] and [*table.table_metadata.specs] == [0, 1]
     clean = {**ALL, "clean-expired-metadata": True}
-    assert table.expire(options=ALL).notes == () and len(table.metadata.schemas) == 3  # only where it is asked for
+    assert (
+        table.expire(options=ALL).notes == () and len(table.table_metadata.schemas) == 3
+    )  # only where it is asked for
     assert table.expire(options=clean).notes == ()  # 0 by the tag, 1 by the newest snapshot, 2 by writers
     table.delete_tag("old")
     planned = table.expire(dry_run=True, options={**ALL, "clean_expired_metadata": "true"})
-    assert len(table.metadata.schemas) == 3 and "schema 0 goes" in planned.notes[0]
+    assert len(table.table_metadata.schemas) == 3 and "schema 0 goes" in planned.notes[0]
     table.expire(options=clean)
-    assert [*table.metadata.schemas] == [1, 2] and [*table.metadata.specs] == [0, 1]  # a manifest of spec 0 is in use
+    assert [*table.table_metadata.schemas] == [1, 2] and [*table.table_metadata.specs] == [
+        0,
+        1,
+    ]  # a manifest of spec 0 is in use
     assert ids(table) == rows
     commits.overwrite(table.operations, [], [(0, ("a",))])
     table.write(rows_of(table, 30))  # the manifest that recorded the removal is gone with it
     done = table.expire(options=clean)
     assert [note.partition(":")[0] for note in done.notes] == ["schema 1 goes", "partition spec 0 goes"]
-    assert [*table.metadata.schemas] == [2] and [*table.metadata.specs] == [1]
+    assert [*table.table_metadata.schemas] == [2] and [*table.table_metadata.specs] == [1]
     assert ids(table) == [20, 30]
 
 
@@ -158,9 +163,9 @@ def test_schemas_go_from_tables_of_catalogs(tmp_path: Path) -> None:
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     table: Any = lakebed.open("ice:db.schema_evolution", options)
     rows = sorted(map(str, table.read().read_all().to_pylist()))
-    known = len(table.metadata.schemas)
+    known = len(table.table_metadata.schemas)
     done = table.expire(options={**ALL, "clean-expired-metadata": True})
-    left = table.metadata
+    left = table.table_metadata
     assert len(done.notes) == known - len(left.schemas) > 0 and left.current_schema_id in left.schemas
     assert sorted(map(str, table.read().read_all().to_pylist())) == rows
     catalog = SqlCatalog("ice", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
@@ -200,12 +205,12 @@ def test_golden_tables_keep_their_rows(name: str, tmp_path: Path) -> None:
             table.expire(dry_run=True, options=ALL)
         return
     count = table.read().read_all().num_rows
-    refs = set(table.metadata.refs)
+    refs = set(table.table_metadata.refs)
     table.expire(options=ALL)
     assert table.read().read_all().num_rows == count
-    assert set(table.metadata.refs) == refs
+    assert set(table.table_metadata.refs) == refs
     for ref in refs - {"main"}:
-        word = "branch" if table.metadata.refs[ref].is_branch else "tag"
+        word = "branch" if table.table_metadata.refs[ref].is_branch else "tag"
         table.read(as_of=f"{word}:{ref}").read_all()
 
 

@@ -143,7 +143,7 @@ def test_a_key_added_later_is_its_default_in_older_files(tmp_path: Path) -> None
 def test_a_key_inside_a_struct(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "t", SCHEMA)
     lake.append([row(1), row(2), row(None)])
-    context = ReadContext.of(lake.table.metadata)
+    context = ReadContext.of(lake.table.table_metadata)
     key = context.key(5)
     assert key.depth == 1 and key.root.name == "in"
     assert key.inner(pa.array([{"x": 3}, None])).to_pylist() == [3, None]
@@ -181,7 +181,7 @@ def many(tmp_path: Path, rows: int, files: int, keys: int) -> Lake:
 
 def _equality(lake: Lake, keys: list[dict[str, int]], number: int) -> DeleteFile:
     path = lake.folder / "data" / f"equality-{number}.parquet"
-    fields = [lake.table.metadata.schema.fields[0]]
+    fields = [lake.table.table_metadata.schema.fields[0]]
     pq.write_table(pa.Table.from_pylist(keys, arrow_schema(fields, ids=True)), path)
     return DeleteFile(
         str(path), "PARQUET", EQUALITY, 0, (), len(keys), path.stat().st_size, equality_ids=(1,)
@@ -205,7 +205,7 @@ def test_a_set_larger_than_its_memory_is_tried_in_parts(
     monkeypatch.setattr(deletes, "INLINE_ROWS", 100)
     lake = many(tmp_path, 20_000, 20, 500)
     (task,) = lake.tasks
-    context = ReadContext.of(lake.table.metadata, delete_memory=memory)
+    context = ReadContext.of(lake.table.table_metadata, delete_memory=memory)
     (group,) = deletes.equality_groups(context, task)
     sets = list(deletes.key_sets(lake.table.operations.files, context, group))
     assert sum(one.rows for one in sets) >= 10_000 and (len(sets) > 1) == (memory < 1 << 20)
@@ -217,7 +217,7 @@ def test_a_set_larger_than_its_memory_is_tried_in_parts(
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_delete_files(tmp_path: Path) -> None:
     lake = many(tmp_path, 1000, 40, 20_000)
-    context = ReadContext.of(lake.table.metadata, delete_memory=1 << 20)
+    context = ReadContext.of(lake.table.table_metadata, delete_memory=1 << 20)
     (task,) = lake.tasks
     tracemalloc.start()
     before = pa.total_allocated_bytes()

@@ -56,7 +56,7 @@ def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, vers
             for split in splits
             for batch in read_task(
                 lake.table.operations.files,
-                ReadContext.of(lake.table.metadata),
+                ReadContext.of(lake.table.table_metadata),
                 task,
                 Selection(["id", "_pos"], part=split.part),
             )

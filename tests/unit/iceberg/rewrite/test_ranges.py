@@ -53,7 +53,7 @@ def target(made: Lake, files: int) -> dict[str, Any]:
 
 
 def rows_of(made: Lake, task: FileTask) -> pa.Table:
-    context = ReadContext.of(made.table.metadata)
+    context = ReadContext.of(made.table.table_metadata)
     return pa.Table.from_batches(read_task(made.table.operations.files, context, task))
 
 
@@ -140,7 +140,7 @@ def test_deletes_are_applied_and_rows_keep_their_ids(tmp_path: Path, version: in
 @pytest.mark.parametrize("where", ["_KeySampler", "_RangeStager", "_RangeWriter"])
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     made = lake(tmp_path)
-    before, head = made.rows(), made.table.metadata.head()
+    before, head = made.rows(), made.table.table_metadata.head()
     calls: list[int] = []
     lock = threading.Lock()
     real = {
@@ -162,7 +162,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(owner, "sorted_batches" if where == "_RangeWriter" else "read_task", broken)
     with pytest.raises(CorruptError, match="cannot be read"):
         made.table.rewrite(engine=LocalEngine(2), options={**target(made, 6), "sort-order": "k"})
-    assert made.rows() == before and made.table.metadata.head() == head
+    assert made.rows() == before and made.table.table_metadata.head() == head
     assert not made.orphans and not staged(made)
 
 

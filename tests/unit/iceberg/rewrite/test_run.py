@@ -116,10 +116,10 @@ def test_a_large_file_is_split(tmp_path: Path) -> None:
 def test_a_second_run_plans_nothing_and_time_travel_works(tmp_path: Path) -> None:
     made = lake(tmp_path)
     made.append(some(0, 200), files=200)
-    start, before = made.table.metadata.head(), made.rows()
+    start, before = made.table.table_metadata.head(), made.rows()
     assert start is not None
     assert made.table.rewrite().files_before == 200
-    head = made.table.metadata.head()
+    head = made.table.table_metadata.head()
     assert head is not None and head.operation == "replace"
     assert made.rows() == before == made.rows(as_of=start.snapshot_id)
     assert made.table.rewrite().instants == ()
@@ -330,7 +330,7 @@ def test_deleted_rows_and_their_deletes_are_gone(tmp_path: Path, version: int) -
     result = made.table.rewrite(options={**SMALL, "remove-dangling-deletes": True})
     assert made.rows() == before and not made.deletes
     assert result.removed_deletes == 3
-    head = made.table.metadata.head()
+    head = made.table.table_metadata.head()
     assert head is not None and head.summary["total-delete-files"] == "0"
     assert head.summary["total-records"] == "36"
 
@@ -375,7 +375,7 @@ def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
     made.append(some(0, 2, "q"), ("q",))  # 1
     made.append(some(10, 2, "p"), ("p",))  # 2
     made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 3: after the file of 2
-    metadata = made.table.metadata
+    metadata = made.table.table_metadata
     old = [task.data for task in made.tasks if task.data.partition == ("p",)]
     commits.replace(made.table.operations, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
     made.append(some(20, 2, "p"), ("p",))  # 5
@@ -493,14 +493,14 @@ def test_what_another_writer_may_do_meanwhile(
         made.append(some(10 * number, 10))
     run = planned(made, **{"use-starting-sequence-number": starting})
     other(made)
-    expected, head = made.rows(), made.table.metadata.head()
+    expected, head = made.rows(), made.table.table_metadata.head()
     if passes if starting else passes_with_new_number:
         run.run()
         assert made.rows() == expected
     else:
         with pytest.raises(CommitConflictError):
             run.run()
-        assert made.rows() == expected and made.table.metadata.head() == head
+        assert made.rows() == expected and made.table.table_metadata.head() == head
     assert not made.orphans
 
 
@@ -612,10 +612,10 @@ def test_a_failed_group_is_reported_and_the_others_stand(tmp_path: Path, failing
 def test_a_failed_group_fails_the_whole_and_nothing_is_left(tmp_path: Path, failing: list[str], threads: int) -> None:
     made = of_parts(tmp_path, "abcdef")
     failing.append("d")
-    expected, head = made.rows(), made.table.metadata.head()
+    expected, head = made.rows(), made.table.table_metadata.head()
     with pytest.raises(CorruptError, match="cannot be read"):
         made.table.rewrite(engine=LocalEngine(threads), options={**SMALL, **ENCODE})
-    assert made.rows() == expected and made.table.metadata.head() == head and not made.orphans
+    assert made.rows() == expected and made.table.table_metadata.head() == head and not made.orphans
 
 
 @pytest.mark.slow
@@ -637,10 +637,10 @@ def test_lost_rows_are_found_before_the_commit(tmp_path: Path, monkeypatch: pyte
             yield batch.slice(1)
 
     monkeypatch.setattr(rewrite_tasks, "read_task", forgetful)
-    head = made.table.metadata.head()
+    head = made.table.table_metadata.head()
     with pytest.raises(CorruptError, match="would change their rows"):
         made.table.rewrite(options={**SMALL, **ENCODE})
-    assert made.table.metadata.head() == head and not made.orphans
+    assert made.table.table_metadata.head() == head and not made.orphans
 
 
 def test_after_an_unknown_outcome_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -677,7 +677,7 @@ def test_no_more_groups_at_a_time_than_allowed(tmp_path: Path) -> None:
 def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of two hundred partitions in one group: only one writer is open at a time."""
     made = Lake(tmp_path / "table", SCHEMA, partition_by=[("x", "identity")])
-    document = dict(made.table.metadata.document)
+    document = dict(made.table.table_metadata.document)
     spec = {"spec-id": 1, "fields": [{"source-id": 2, "field-id": 1001, "transform": "identity", "name": "part"}]}
     document |= {
         "partition-specs": [*document["partition-specs"], spec],

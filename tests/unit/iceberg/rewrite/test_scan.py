@@ -31,7 +31,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def live(lake: Lake, where: str | None = None) -> LiveFiles:
-    metadata = lake.table.metadata
+    metadata = lake.table.table_metadata
     head = metadata.head()
     assert head is not None
     predicate = None if where is None else parse_where(where, pa.schema([("id", pa.int64()), ("part", pa.string())]))

@@ -43,7 +43,7 @@ def held(table: IcebergTable) -> list[tuple[Any, ...]]:
 
 
 def tasks_of(table: IcebergTable) -> list[Any]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     return list(scan_tasks(table.operations.files, metadata, metadata.head()))
 
 

@@ -54,7 +54,7 @@ def skewed(rows: int = ROWS, seed: int = 1) -> pa.Table:
 
 
 def files_of(table: IcebergTable) -> dict[tuple[Any, ...], list[DataFile]]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     found: dict[tuple[Any, ...], list[DataFile]] = defaultdict(list)
     for task in scan_tasks(table.operations.files, metadata, metadata.head()):
         assert task.data.size == table.operations.files.size(task.data.path)
