@@ -22,7 +22,7 @@ from lakebed.errors import NotInHistoryError, UnsupportedError, first_line
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.json_array import JsonArray, document_from_json, document_to_json
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.formats.iceberg.codec.schema import for_pyiceberg, with_all_types
 from lakebed.formats.iceberg.codec.snapshots import Ref, Snapshot, Snapshots, StoredSnapshot, ref_of, text_of
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
@@ -33,6 +33,8 @@ GZIP = b"\x1f\x8b"
 _LAST_MILLIS = 253_402_300_800_000
 """The year 10000, which Python's calendars do not reach."""
 VERSIONS = (1, 2, 3)
+SCHEMAS = ("schemas", "schema")
+"""Where a document has its schemas; the second in version 1."""
 
 Document = Mapping[str, Any]
 _ARRAYS = ("snapshots", "snapshot-log")
@@ -115,7 +117,7 @@ class TableMetadata:
         """All schemas by id."""
         with decoding("the schemas of the table cannot be read", table=self.location):
             documents = self.schema_documents.values()
-            return {int(s.get("schema-id", 0)): _model(Schema, with_variants(s)) for s in documents}
+            return {int(s.get("schema-id", 0)): _model(Schema, with_all_types(s)) for s in documents}
 
     @property
     def schema_documents(self) -> Mapping[int, Document]:
@@ -272,15 +274,17 @@ def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
 
 
 def brief(metadata: TableMetadata, compressed: bool = False) -> bytes:
-    """The bytes of a metadata file with only the snapshots that branches and tags name, and no snapshot log.
+    """The bytes of a metadata file with only the snapshots that branches and tags name, no snapshot log, and no type
+    that pyiceberg does not know.
 
-    It is for programs that take a table's metadata apart as a whole.
+    It is for pyiceberg's clients of catalogs, which take a table's metadata apart as a whole.
     """
     named = {ref.snapshot_id for ref in metadata.refs.values()}
     snapshots = JsonArray.of(metadata.document.get("snapshots"))
     stored = snapshots.read(StoredSnapshot)
     places = [place for place, snapshot in enumerate(stored) if snapshot.snapshot_id in named]
-    fewer = {**metadata.document, "snapshots": snapshots.only(places), "snapshot-log": JsonArray(())}
+    known = {key: for_pyiceberg(metadata.document[key]) for key in SCHEMAS if key in metadata.document}
+    fewer = {**metadata.document, **known, "snapshots": snapshots.only(places), "snapshot-log": JsonArray(())}
     return metadata_to_json(fewer, compressed)
 
 

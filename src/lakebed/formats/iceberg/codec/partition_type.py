@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.decoding import decoding
 
@@ -70,7 +70,7 @@ def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], fi
             fields = json.loads(header["partition-spec"])
             fields = fields["fields"] if isinstance(fields, dict) else fields
             metadata.lost_specs[spec_id] = PartitionSpec.model_validate({"spec-id": spec_id, "fields": fields})
-        schema = Schema.model_validate(with_variants(json.loads(header["schema"])))
+        schema = Schema.model_validate(with_all_types(json.loads(header["schema"])))
         for field in metadata.specs[spec_id].fields:
             if field.source_id in schema.field_ids:
                 metadata.lost_columns.setdefault(field.source_id, _widest(schema.find_type(field.source_id)))

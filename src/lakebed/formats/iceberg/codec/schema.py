@@ -6,14 +6,18 @@ parts, `metadata` and `value`. Geometry and geography are well-known binary.
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_serializer
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    DEFAULT_GEOGRAPHY_ALGORITHM,
+    DEFAULT_GEOGRAPHY_CRS,
+    DEFAULT_GEOMETRY_CRS,
     BinaryType,
     BooleanType,
     DateType,
@@ -65,18 +69,70 @@ class VariantType(PrimitiveType):
         return 3
 
 
-def with_variants(document: Any) -> Any:
-    """A schema as JSON, with `VariantType` objects for the type name that pyiceberg does not know."""
-    if isinstance(document, Mapping):
-        return {key: _type(value) if key in _TYPE_KEYS else with_variants(value) for key, value in document.items()}
-    return [with_variants(item) for item in document] if isinstance(document, list) else document
+class SpelledGeometry(GeometryType):
+    """A geometry with the text that the specification and the reference have; pyiceberg puts its system in quotes."""
+
+    @model_serializer
+    def ser_model(self) -> str:
+        """`geometry`, or `geometry(CRS)` for another coordinate reference system than the default."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return "geometry" if self.crs == DEFAULT_GEOMETRY_CRS else f"geometry({self.crs})"
 
 
+class SpelledGeography(GeographyType):
+    """A geography with the text that the specification and the reference have; pyiceberg puts its system in quotes."""
+
+    @model_serializer
+    def ser_model(self) -> str:
+        """`geography`, `geography(CRS)` or `geography(CRS, ALGORITHM)`."""
+        return str(self)
+
+    def __str__(self) -> str:
+        if self.algorithm != DEFAULT_GEOGRAPHY_ALGORITHM:
+            return f"geography({self.crs}, {self.algorithm})"
+        return "geography" if self.crs == DEFAULT_GEOGRAPHY_CRS else f"geography({self.crs})"
+
+
+_PLACED = re.compile(r"(geometry|geography)\s*(?:\(\s*([^),]*?)\s*(?:,\s*([^),]*?)\s*)?\))?", re.IGNORECASE)
 _TYPE_KEYS = ("type", "element", "key", "value")
+_QUOTES = "'\""
 
 
-def _type(document: Any) -> Any:
-    return VariantType() if document == "variant" else with_variants(document)
+def with_all_types(document: Any) -> Any:
+    """A schema as JSON, with objects for the types that pyiceberg does not know by the text of the specification."""
+    return _replaced(document, _type)
+
+
+def for_pyiceberg(document: Any) -> Any:
+    """A schema as JSON, with `binary` for the types that pyiceberg does not know by the text of the specification.
+
+    It is for pyiceberg's clients of catalogs, which take a table's metadata apart and need none of its columns.
+    """
+    return _replaced(document, lambda name: "binary" if _type(name) is not name else name)
+
+
+def _replaced(document: Any, named: Callable[[str], Any]) -> Any:
+    if isinstance(document, Mapping):
+        return {
+            key: named(value) if key in _TYPE_KEYS and isinstance(value, str) else _replaced(value, named)
+            for key, value in document.items()
+        }
+    return [_replaced(item, named) for item in document] if isinstance(document, list) else document
+
+
+def _type(name: str) -> Any:
+    """The type that a text names, where pyiceberg does not know it; else the text."""
+    if name == "variant":
+        return VariantType()
+    found = _PLACED.fullmatch(name)
+    if found is None:
+        return name
+    kind, crs, algorithm = found[1].lower(), *(part.strip(_QUOTES) if part else "" for part in found.group(2, 3))
+    if kind == "geography":
+        return SpelledGeography(crs or DEFAULT_GEOGRAPHY_CRS, algorithm or DEFAULT_GEOGRAPHY_ALGORITHM)
+    return name if algorithm else SpelledGeometry(crs or DEFAULT_GEOMETRY_CRS)
 
 
 def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
@@ -94,7 +150,7 @@ def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
         return pa.list_(arrow_field(kind.element_field, ids))
     if isinstance(kind, MapType):
         return pa.map_(arrow_field(kind.key_field, ids), arrow_field(kind.value_field, ids))
-    arrow = _PRIMITIVES.get(type(kind))
+    arrow = pa.binary() if isinstance(kind, GeometryType | GeographyType) else _PRIMITIVES.get(type(kind))
     if arrow is None:
         raise UnsupportedError(f"a column has the type {kind}, which lakebed does not know")
     return arrow
@@ -105,7 +161,7 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
     DoubleType: pa.float64(), DateType: pa.date32(), TimeType: pa.time64("us"), TimestampType: pa.timestamp("us"),
     TimestamptzType: pa.timestamp("us", "UTC"), TimestampNanoType: pa.timestamp("ns"),
     TimestamptzNanoType: pa.timestamp("ns", "UTC"), StringType: pa.string(), BinaryType: pa.binary(),
-    UUIDType: pa.uuid(), UnknownType: pa.null(), GeometryType: pa.binary(), GeographyType: pa.binary(),
+    UUIDType: pa.uuid(), UnknownType: pa.null(),
     VariantType: pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())]),
 }  # fmt: skip
 
