@@ -23,6 +23,7 @@ from lakebed.cli.expire import expire
 from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
 from lakebed.cli.mark_partition_done import mark_partition_done
+from lakebed.cli.metadata import metadata
 from lakebed.cli.read import read
 from lakebed.cli.refs import refs
 from lakebed.cli.rewrite import rewrite
@@ -47,6 +48,7 @@ for command in (
     demo,
     run,
     read,
+    metadata,
     history,
     inspect,
     rewrite,

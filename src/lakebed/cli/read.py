@@ -51,7 +51,8 @@ def read(
     """Read rows: a snapshot, or with --after or --until the changes in (after, until]."""
     if as_of is not None and (after is not None or until is not None):
         raise UsageError("--as-of reads a snapshot, but --after and --until read changes", todo="Give one or the other")
-    write = _writer_for(to) if to else None
+    if to:
+        checked_output(to)
     opened = lakebed.open(table, output.parse_options(option or []))
     names = output.parse_columns(columns)
     if after is not None or until is not None:
@@ -59,16 +60,29 @@ def read(
         reader = opened.changes(names, where, start, output.parse_position(until))
     else:
         reader = opened.read(names, where, output.parse_position(as_of))
-    if write and to:
-        _to_file(reader, to, write, limit, opened.location, json)
-    elif json:
-        rows = list(chain.from_iterable(output.rows_of(batch) for batch in _limited(reader, limit)))
-        schema = [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in reader.schema]
+    deliver(opened, reader, to, limit, json)
+
+
+def deliver(
+    table: lakebed.Table, rows: pa.RecordBatchReader, to: Path | None, limit: int | None, as_json: bool
+) -> None:
+    """Write rows to a file, or print them: as JSON, or the first ones for people."""
+    if to:
+        _to_file(rows, to, _writer_for(to), limit, table.location, as_json)
+    elif as_json:
+        values = list(chain.from_iterable(output.rows_of(batch) for batch in _limited(rows, limit)))
+        schema = [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in rows.schema]
         output.emit_json(
-            {"table": opened.location, "format": opened.format, "schema": schema, "rows": rows, "row_count": len(rows)}
+            {
+                "table": table.location,
+                "format": table.format,
+                "schema": schema,
+                "rows": values,
+                "row_count": len(values),
+            }
         )
     else:
-        _to_terminal(reader, _TERMINAL_ROWS if limit is None else limit, limit is None)
+        _to_terminal(rows, _TERMINAL_ROWS if limit is None else limit, limit is None)
 
 
 def _limited(reader: pa.RecordBatchReader, limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -163,6 +177,11 @@ _WRITERS: dict[str, Writer] = {
     ".jsonl": _write_jsonl,
     ".ndjson": _write_jsonl,
 }
+
+
+def checked_output(to: Path) -> None:
+    """UsageError for a file that `deliver` cannot write."""
+    _writer_for(to)
 
 
 def _writer_for(to: Path) -> Writer:

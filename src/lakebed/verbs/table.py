@@ -10,7 +10,7 @@ import datetime
 import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, Re
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.system_tables import SystemTable, named
 from lakebed.verbs.write import Mode, Sink
 
 Position = str | int | Instant | None
@@ -106,6 +107,29 @@ class Table(ABC):
 
         A Hudi table's active timeline has pending instants too. `archived` adds those of its archived timeline.
         """
+
+    def metadata(self, name: str) -> pa.RecordBatchReader:
+        """Read one of the table's metadata tables, or system tables, as a stream of Arrow batches.
+
+            table.metadata("snapshots").read_all()
+            table.metadata("files").read_all().select(["file_path", "record_count"])
+
+        Names, columns and types are those of the format's own engine (docs/metadata.md); `metadata_names` lists them.
+        UsageError for an unknown name says which is nearest.
+        """
+        return self.system_table(name).read()
+
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """The names that `metadata` knows, sorted."""
+        return tuple(sorted(self._system_tables()))
+
+    def system_table(self, name: str) -> SystemTable:
+        """The metadata table that `metadata` reads: its schema, and its rows when they are asked for."""
+        return named(name, self._system_tables(), self.location)
+
+    def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        raise self._lacks("metadata tables")
 
     def read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position | datetime.date = None

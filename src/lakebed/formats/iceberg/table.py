@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -61,6 +61,7 @@ from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.choose import rewrite
 from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
+from lakebed.formats.iceberg.system_tables.names import system_tables
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
 from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.sink import IcebergSink
@@ -75,6 +76,7 @@ from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.system_tables import SystemTable
 from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_span, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
@@ -164,6 +166,10 @@ class IcebergTable(Table):
     def schema(self) -> pa.Schema:
         """The table's columns as Arrow has them."""
         return arrow_schema(self.table_metadata.schema)
+
+    def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        loaded = self.operations.load()
+        return system_tables(loaded, self.operations.files, self.branch_name)
 
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""

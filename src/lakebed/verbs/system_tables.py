@@ -1,0 +1,58 @@
+"""Metadata as tables: what a format calls its metadata tables (Iceberg) or system tables (Paimon).
+
+A system table knows its schema before anything but the table's metadata is read. Its rows are made while they are read,
+a batch at a time, so that a table of a million files takes no more memory than one of a thousand.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import UsageError
+
+_ROWS = 4096
+"""Rows of a batch that is made of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTable:
+    """A system table, ready to be read: `batches` gives its rows, each batch of exactly `schema`. It may be called more
+    than once, and reads the table's metadata as it was when this was made."""
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    def read(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+
+def of_rows(schema: pa.Schema, rows: Callable[[], Iterable[Sequence[Any]]]) -> SystemTable:
+    """A system table of rows that are given as values, in the order of the columns of `schema`."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        waiting = iter(rows())
+        while block := list(islice(waiting, _ROWS)):
+            columns = zip(*block, strict=True)
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return SystemTable(schema, batches)
+
+
+def named(name: object, known: Mapping[str, Callable[[], SystemTable]], table: str) -> SystemTable:
+    """The system table of that name, in any case, with or without Paimon's `$`. UsageError for an unknown name says the
+    nearest one and lists all."""
+    plain = name.lower().removeprefix("$") if isinstance(name, str) else ""
+    if plain in known:
+        return known[plain]()
+    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.5)
+    guess = f"Did you mean {near[0]!r}? " if near else ""
+    what = f"there is no metadata table {name!r}" if isinstance(name, str) else f"a {type(name).__name__} names none"
+    raise UsageError(what, table=table, todo=f"{guess}There are: {', '.join(sorted(known))}")
