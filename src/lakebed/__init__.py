@@ -23,23 +23,30 @@ from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.shared_engine import together
 from lakebed.model.alter import (
     add_column,
+    add_partition_field,
     drop_column,
+    drop_partition_field,
     move_column,
     remove_option,
     rename_column,
+    rename_partition_field,
+    replace_partition_field,
     set_comment,
     set_default,
+    set_identifier_fields,
     set_nullable,
     set_option,
+    set_sort_order,
     widen,
 )
 from lakebed.verbs.table import Table
 from lakebed.version import VERSION
 
 __all__ = [
-    "LocalEngine", "Table", "add_column", "catalog", "create", "drop_column", "errors", "example", "move_column",
-    "open", "remove_option", "rename_column", "set_comment", "set_default", "set_nullable", "set_option", "tables",
-    "together", "widen",
+    "LocalEngine", "Table", "add_column", "add_partition_field", "catalog", "create", "drop_column",
+    "drop_partition_field", "errors", "example", "move_column", "open", "remove_option", "rename_column",
+    "rename_partition_field", "replace_partition_field", "set_comment", "set_default", "set_identifier_fields",
+    "set_nullable", "set_option", "set_sort_order", "tables", "together", "widen",
 ]  # fmt: skip
 __version__ = VERSION
 

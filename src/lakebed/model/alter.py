@@ -20,7 +20,8 @@ NewType: TypeAlias = pa.DataType | str
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column. Rows that are there have null in it, also where it has a `default`, which is for new rows."""
+    """A new column. In Paimon, rows that are there have null in it, also where it has a `default`, which is for new
+    rows. In Iceberg they have the default, too."""
 
     name: Path
     type: NewType
@@ -29,6 +30,7 @@ class AddColumn:
     comment: str = ""
     after: str | None = None
     first: bool = False
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,12 @@ class RetypeColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """A column's new place: after another one, or before all others."""
+    """A column's new place: after another one, before it, or before all others."""
 
     name: Path
     after: str | None = None
     first: bool = False
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +105,57 @@ class RemoveOption:
     key: str
 
 
-Change = (
-    AddColumn
-    | DropColumn
-    | RenameColumn
-    | RetypeColumn
-    | MoveColumn
-    | SetNullable
-    | SetDefault
-    | SetComment
-    | SetOption
-    | RemoveOption
-)
+@dataclass(frozen=True, slots=True)
+class SetIdentifierFields:
+    """The columns that identify a row (Iceberg). None of them: nothing identifies a row any more."""
+
+    names: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitionField:
+    """A partition field (Iceberg): a transform such as `day(ts)`, by a name of its own where `name` is not empty."""
+
+    transform: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitionField:
+    """A partition field that goes (Iceberg), by its name or its transform. Files that are there keep their layout."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacePartitionField:
+    """A partition field, by its name or its transform, that goes, and the one in its place (Iceberg)."""
+
+    field: str
+    transform: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePartitionField:
+    """A partition field's new name (Iceberg)."""
+
+    field: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetSortOrder:
+    """The order in which writers sort rows (Iceberg), such as `("dt", "amount desc nulls last")`. Empty: none."""
+
+    order: tuple[str, ...]
+
+
+ColumnChange = AddColumn | DropColumn | RenameColumn | RetypeColumn | MoveColumn | SetNullable | SetDefault | SetComment
+"""Changes that every format with evolution has; SetComment with None as its name describes the table."""
+OptionChange = SetOption | RemoveOption
+PartitionChange = AddPartitionField | DropPartitionField | ReplacePartitionField | RenamePartitionField
+Change = ColumnChange | OptionChange | SetIdentifierFields | PartitionChange | SetSortOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +173,23 @@ class AlterResult:
     notes: tuple[str, ...] = ()
 
 
+def what(change: Change) -> str:
+    """What a change changes, in words."""
+    return {
+        SetIdentifierFields: "identifier fields", AddPartitionField: "new partition fields",
+        DropPartitionField: "partition fields to drop", ReplacePartitionField: "partition fields to replace",
+        RenamePartitionField: "partition fields to rename",
+        SetSortOrder: "sort order",
+    }.get(type(change), "such change")  # fmt: skip
+
+
+def place_words(change: AddColumn | MoveColumn) -> str:
+    """Where a column goes, as the end of a line; "" where the change does not say it."""
+    if change.first:
+        return " to the front"
+    return f" after {change.after}" if change.after is not None else f" before {change.before}" if change.before else ""
+
+
 def add_column(
     name: Path,
     type: NewType,
@@ -139,14 +198,15 @@ def add_column(
     comment: str = "",
     after: str | None = None,
     first: bool = False,
+    before: str | None = None,
 ) -> AddColumn:
-    """Add a column, at the end, `after` another one, or as the `first`.
+    """Add a column, at the end, `after` or `before` another one, or as the `first`.
 
         table.alter(lakebed.add_column("price", "DECIMAL(10, 2)", default="0.00", after="amount"))
 
-    Rows that are there have null in it. `default` is for new rows.
+    In Paimon, `default` is for new rows only. In Iceberg (format version 3), rows that are there have it, too.
     """
-    return AddColumn(name, type, nullable, default, comment, after, first)
+    return AddColumn(name, type, nullable, default, comment, after, first, before)
 
 
 def drop_column(name: Path) -> DropColumn:
@@ -164,9 +224,9 @@ def widen(name: Path, type: NewType) -> RetypeColumn:
     return RetypeColumn(name, type)
 
 
-def move_column(name: Path, after: str | None = None, first: bool = False) -> MoveColumn:
-    """Move a column `after` another one, or to the front."""
-    return MoveColumn(name, after, first)
+def move_column(name: Path, after: str | None = None, first: bool = False, before: str | None = None) -> MoveColumn:
+    """Move a column `after` or `before` another one, or to the front."""
+    return MoveColumn(name, after, first, before)
 
 
 def set_nullable(name: Path, nullable: bool = True) -> SetNullable:
@@ -192,3 +252,37 @@ def set_option(key: str, value: object) -> SetOption:
 def remove_option(key: str) -> RemoveOption:
     """Forget an option that the table keeps."""
     return RemoveOption(key)
+
+
+def set_identifier_fields(*names: Path) -> SetIdentifierFields:
+    """Say which columns identify a row of an Iceberg table; none: nothing does any more."""
+    return SetIdentifierFields(names)
+
+
+def add_partition_field(transform: str, name: str = "") -> AddPartitionField:
+    """Partition new rows of an Iceberg table by one more transform: `add_partition_field("bucket(16, id)")`."""
+    return AddPartitionField(transform, name)
+
+
+def drop_partition_field(field: str) -> DropPartitionField:
+    """Partition new rows of an Iceberg table no longer by a field, which its name or its transform says."""
+    return DropPartitionField(field)
+
+
+def replace_partition_field(field: str, transform: str, name: str = "") -> ReplacePartitionField:
+    """Partition new rows of an Iceberg table by another transform in place of a field.
+
+    table.alter(lakebed.replace_partition_field("ts_day", "hour(ts)"))
+    """
+    return ReplacePartitionField(field, transform, name)
+
+
+def rename_partition_field(field: str, to: str) -> RenamePartitionField:
+    """Rename a partition field of an Iceberg table."""
+    return RenamePartitionField(field, to)
+
+
+def set_sort_order(*order: str) -> SetSortOrder:
+    """Sort new rows of an Iceberg table: `set_sort_order("dt", "amount desc nulls last")`. Without an argument they are
+    not sorted."""
+    return SetSortOrder(order)

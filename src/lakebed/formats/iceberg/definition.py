@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg import types as T
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import parse_transform
+from pyiceberg.transforms import Transform, parse_transform
 
 from lakebed.errors import OptionError, SchemaError, UsageError
 from lakebed.formats.iceberg import options as opt
@@ -132,40 +132,48 @@ def _fields(columns: Sequence[pa.Field], ids: Iterator[int], version: int, table
     numbers = [next(ids) for _ in columns]
     return [
         T.NestedField(
-            number, field.name, _type(field.type, field.name, ids, version, table), required=not field.nullable
+            number, field.name, column_type(field.type, field.name, ids, version, table), required=not field.nullable
         )
         for number, field in zip(numbers, columns, strict=True)
     ]
 
 
-def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, table: str) -> T.IcebergType:
+def column_type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, table: str) -> T.IcebergType:
+    """The Iceberg type of an Arrow type; fields inside get the next `ids`. SchemaError for a type that Iceberg, or this
+    format version, does not have."""
     if pa.types.is_dictionary(kind):
-        return _type(kind.value_type, column, ids, version, table)
+        return column_type(kind.value_type, column, ids, version, table)
     if pa.types.is_struct(kind):
         return T.StructType(*_fields([kind.field(n) for n in range(kind.num_fields)], ids, version, table))
     if pa.types.is_map(kind):
         key, value = next(ids), next(ids)
         return T.MapType(
             key,
-            _type(kind.key_type, column, ids, version, table),
+            column_type(kind.key_type, column, ids, version, table),
             value,
-            _type(kind.item_type, column, ids, version, table),
+            column_type(kind.item_type, column, ids, version, table),
             not kind.item_field.nullable,
         )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         number = next(ids)
-        return T.ListType(number, _type(kind.value_type, column, ids, version, table), not kind.value_field.nullable)
+        inside = column_type(kind.value_type, column, ids, version, table)
+        return T.ListType(number, inside, not kind.value_field.nullable)
     primitive = _primitive(kind)
     if primitive is None:
         raise SchemaError(f"column {column!r} has the type {kind}, which Iceberg does not have", table=table)
-    if primitive.minimum_format_version() > version:
+    refuse_newer_type(primitive, column, version, table)
+    return primitive
+
+
+def refuse_newer_type(kind: T.PrimitiveType, column: str, version: int, table: str) -> None:
+    """SchemaError for a type that a format version does not have yet."""
+    if kind.minimum_format_version() > version:
         raise SchemaError(
             f"column {column!r} has the type {kind}",
             table=table,
-            why=f"Iceberg has it from format version {primitive.minimum_format_version()} on",
-            todo="Use another type, or create the table with the option format-version=3",
+            why=f"Iceberg has it from format version {kind.minimum_format_version()} on",
+            todo="Use another type, or format-version=3: an option of a new table, and of an alteration",
         )
-    return primitive
 
 
 def _primitive(kind: pa.DataType) -> T.PrimitiveType | None:
@@ -207,8 +215,11 @@ _SUFFIXES = {
 _NAMES = {"trunc": "truncate", "null": "void", "": "identity"}
 
 
-def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
-    """The name of the partition field, its transform and its column. UsageError for a text that is not one."""
+def parsed_transform(text: str, what: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+    """The suffix that Iceberg gives the name of such a partition field, the transform, and the column as it is written.
+
+    UsageError for a text that is no transform of a column; `what` says where it was given.
+    """
     match = _CALL.match(text)
     word, column, width = "identity", text.strip(), None
     if match is not None:
@@ -216,18 +227,23 @@ def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
         width = match[2] or match[4]
     suffix = _SUFFIXES.get(word)
     sized = suffix in ("bucket", "trunc")
-    if suffix is None or sized != (width is not None) or width == "0":
+    if suffix is None or not column or sized != (width is not None) or width == "0":
         raise UsageError(
-            f"partition_by has {text!r}, which is not a transform of a column",
+            f"{what} has {text!r}, which is not a transform of a column",
             table=table,
             todo="Write a column, or bucket(N, column), truncate(N, column), year, month, day or hour(column)",
         )
+    kind = _NAMES.get(suffix, suffix)
+    return suffix, parse_transform(f"{kind}[{width}]" if sized else kind), column
+
+
+def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
+    """The name of the partition field, its transform and its column. UsageError for a text that is not one."""
+    suffix, transform, column = parsed_transform(text, "partition_by", table)
     names = [field.name for field in schema.fields]
     source = find_column(column, names)
     if source is None:
         raise UsageError(
             f"partition_by names the unknown column {column!r}", table=table, todo=f"Columns: {', '.join(names)}"
         )
-    kind = _NAMES.get(suffix, suffix)
-    transform = parse_transform(f"{kind}[{width}]" if sized else kind)
     return (f"{source}_{suffix}" if suffix else source), transform, source

@@ -17,6 +17,7 @@ from lakebed.errors import (
     UnsupportedError,
 )
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.alter.run import alter_table
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
@@ -70,6 +71,7 @@ from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
@@ -326,6 +328,15 @@ class IcebergTable(Table):
         """
         given = parsed({**_properties(self.options), **option_texts(options)})
         return expire_by_steps(self.operations, given, dry_run)
+
+    def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:
+        """Change columns, identifier fields, partition fields, sort order, properties and format version
+        (docs/iceberg-alter.md).
+
+        `version` of the result is the schema's id. Raises SchemaError and OptionError for what Iceberg refuses,
+        CommitConflictError when another alteration was faster.
+        """
+        return alter_table(self.operations, changes, dry_run)
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Make an ancestor of the branch's head its head. The later snapshots stay in the metadata until they expire.

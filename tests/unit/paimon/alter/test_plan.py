@@ -83,7 +83,7 @@ REFUSED: list[tuple[Any, type[LakebedError], str]] = [
     (lakebed.add_column("new", "VARIANT"), UnsupportedError, "VARIANT"),
     (lakebed.add_column("new", "INT", default="x"), SchemaError, "default value"),
     (lakebed.add_column("new", "INT", after="gone"), SchemaError, "no column 'gone'"),
-    (lakebed.add_column("new", "INT", after="n", first=True), SchemaError, "first and after"),
+    (lakebed.add_column("new", "INT", after="n", first=True), SchemaError, "two places"),
     (lakebed.add_column("n.new", "INT"), SchemaError, "INT has no field"),
     (lakebed.add_column("m.key", "INT"), SchemaError, "Go on with 'value'"),
     (lakebed.drop_column("id"), SchemaError, "primary key"),

@@ -137,6 +137,18 @@ class TableMetadata:
         """The current schema."""
         return self.schemas[self.current_schema_id]
 
+    @property
+    def last_column_id(self) -> int:
+        """The highest field id that was ever assigned."""
+        return int(self.document["last-column-id"])
+
+    @property
+    def last_partition_id(self) -> int:
+        """The highest id of a partition field that was ever assigned; 999 without one."""
+        if "last-partition-id" in self.document:
+            return int(self.document["last-partition-id"])
+        return max((field.field_id for spec in self._specs.values() for field in spec.fields), default=999)
+
     @functools.cached_property
     def lost_columns(self) -> dict[int, Any]:
         """Types by id of columns that no schema has any more. They are learned from manifests, for partition values."""

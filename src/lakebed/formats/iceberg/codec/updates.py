@@ -9,6 +9,7 @@ the resulting document.
 from __future__ import annotations
 
 import copy
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,21 +48,27 @@ def unmet(metadata: TableMetadata, requirements: Sequence[TableRequirement]) -> 
             if metadata.uuid != requirement["uuid"]:
                 return f"the table's UUID is {metadata.uuid}, not {requirement['uuid']}"
         elif kind in _VALUES:
-            key, field = _VALUES[kind]
-            if metadata.document.get(field, 0) != requirement[key]:
-                return f"{field} is {metadata.document.get(field)}, not {requirement[key]}"
+            key, value = _VALUES[kind][0], _VALUES[kind][1](metadata)
+            if value != requirement[key]:
+                return f"the table's {key} is {value}, not {requirement[key]}"
         else:
             raise UnsupportedError(f"unknown requirement {kind!r}")
     return None
 
 
-_VALUES = {
-    "assert-current-schema-id": ("current-schema-id", "current-schema-id"),
-    "assert-default-spec-id": ("default-spec-id", "default-spec-id"),
-    "assert-default-sort-order-id": ("default-sort-order-id", "default-sort-order-id"),
-    "assert-last-assigned-field-id": ("last-assigned-field-id", "last-column-id"),
-    "assert-last-assigned-partition-id": ("last-assigned-partition-id", "last-partition-id"),
+_VALUES: Mapping[str, tuple[str, Callable[[TableMetadata], int]]] = {
+    "assert-current-schema-id": ("current-schema-id", lambda metadata: metadata.current_schema_id),
+    "assert-default-spec-id": ("default-spec-id", lambda metadata: metadata.default_spec_id),
+    "assert-default-sort-order-id": ("default-sort-order-id", lambda metadata: metadata.default_sort_order_id),
+    "assert-last-assigned-field-id": ("last-assigned-field-id", lambda metadata: metadata.last_column_id),
+    "assert-last-assigned-partition-id": ("last-assigned-partition-id", lambda metadata: metadata.last_partition_id),
 }
+"""Requirements on a number: its key in the requirement, and the number of a table."""
+
+
+def is_still(metadata: TableMetadata, *kinds: str) -> list[TableRequirement]:
+    """The requirements of these kinds (`assert-current-schema-id`, ...) that a table meets as it is."""
+    return [{"type": kind, _VALUES[kind][0]: _VALUES[kind][1](metadata)} for kind in kinds]
 
 
 def applied(metadata: TableMetadata, updates: Sequence[TableUpdate], now_ms: int, location: str) -> dict[str, Any]:
@@ -106,6 +113,8 @@ class _Change:
     def __init__(self, document: dict[str, Any], now_ms: int, added: dict[int, int]) -> None:
         self.document, self.time, self.added = document, now_ms, added
         self.removed: set[int] = set()
+        self.last: dict[str, int] = {}
+        """The ids of the schema, spec and sort order that this change has added last."""
 
     def append(self, key: str, item: Mapping[str, Any]) -> None:
         self.document[key] = JsonArray.of(self.document.get(key)).plus(item)
@@ -183,13 +192,77 @@ class _Change:
         for key in update["removals"]:
             properties.pop(key, None)
 
+    def add_schema(self, update: TableUpdate) -> None:
+        schema = update["schema"]
+        self.document["schemas"] = [*self._schemas(), schema]
+        self.document["last-column-id"] = max(self.document["last-column-id"], update["last-column-id"])
+        self.last["schema"] = schema["schema-id"]
+
+    def set_schema(self, update: TableUpdate) -> None:
+        schemas, id = self._schemas(), self._id("schema", update["schema-id"])
+        self.document["schemas"], self.document["current-schema-id"] = schemas, id
+        if self.document["format-version"] == 1:
+            self.document["schema"] = next(schema for schema in schemas if schema.get("schema-id", 0) == id)
+
+    def add_spec(self, update: TableUpdate) -> None:
+        spec = update["spec"]
+        self.document["partition-specs"] = [*self._specs(), spec]
+        before = TableMetadata(self.document).last_partition_id
+        self.document["last-partition-id"] = max([before, *(field["field-id"] for field in spec["fields"])])
+        self.last["spec"] = spec["spec-id"]
+
+    def set_spec(self, update: TableUpdate) -> None:
+        specs, id = self._specs(), self._id("spec", update["spec-id"])
+        self.document["partition-specs"], self.document["default-spec-id"] = specs, id
+        if self.document["format-version"] == 1:
+            self.document["partition-spec"] = next(spec["fields"] for spec in specs if spec["spec-id"] == id)
+
+    def add_order(self, update: TableUpdate) -> None:
+        order = update["sort-order"]
+        self.document["sort-orders"] = [*self._orders(), order]
+        self.last["order"] = order["order-id"]
+
+    def set_order(self, update: TableUpdate) -> None:
+        self.document["sort-orders"] = self._orders()
+        self.document["default-sort-order-id"] = self._id("order", update["sort-order-id"])
+
+    def _id(self, what: str, given: int) -> int:
+        """The id that an update names. -1 is what the same change has added last."""
+        return self.last[what] if given == -1 else given
+
+    def _schemas(self) -> list[Any]:
+        """The schemas, also of a document of version 1 that has only one."""
+        return list(self.document.get("schemas") or [{**self.document["schema"], "schema-id": 0}])
+
+    def _specs(self) -> list[Any]:
+        if "partition-specs" in self.document:
+            return list(self.document["partition-specs"])
+        fields = [{"field-id": 1000 + n, **field} for n, field in enumerate(self.document.get("partition-spec", ()))]
+        return [{"spec-id": 0, "fields": fields}]
+
+    def _orders(self) -> list[Any]:
+        return list(self.document.get("sort-orders") or [{"order-id": 0, "fields": []}])
+
     def upgrade(self, update: TableUpdate) -> None:
         version = update["format-version"]
         if version > 1:
             self.document.setdefault("last-sequence-number", 0)
+            self._leave_version_1()
         if version > 2:
             self.document.setdefault("next-row-id", 0)
         self.document["format-version"] = version
+
+    def _leave_version_1(self) -> None:
+        """Give the document all that later versions require, and take what they do not have any more."""
+        document, old = self.document, TableMetadata(self.document)
+        current, spec, last = old.current_schema_id, old.default_spec_id, old.last_partition_id
+        document["schemas"], document["current-schema-id"] = self._schemas(), current
+        document["partition-specs"], document["default-spec-id"] = self._specs(), spec
+        document["last-partition-id"] = last
+        document["sort-orders"], document["default-sort-order-id"] = self._orders(), old.default_sort_order_id
+        document.setdefault("table-uuid", str(uuid.uuid4()))
+        document.pop("schema", None)
+        document.pop("partition-spec", None)
 
     def close(self) -> None:
         """Finish the snapshot log. Entries before an expired snapshot are removed: the log may have gaps there."""
@@ -215,4 +288,10 @@ _APPLY: Mapping[str, Callable[[_Change, TableUpdate], None]] = {
     "set-properties": _Change.set_properties,
     "remove-properties": _Change.remove_properties,
     "upgrade-format-version": _Change.upgrade,
+    "add-schema": _Change.add_schema,
+    "set-current-schema": _Change.set_schema,
+    "add-spec": _Change.add_spec,
+    "set-default-spec": _Change.set_spec,
+    "add-sort-order": _Change.add_order,
+    "set-default-sort-order": _Change.set_order,
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lakebed.errors import SchemaError
 from lakebed.formats.paimon.codec.types import DataField, DataType
-from lakebed.kernel.predicates.where import find_column
+from lakebed.kernel import column_paths
 from lakebed.model.alter import Path
 
 Fields = tuple[DataField, ...]
@@ -21,16 +21,8 @@ _INSIDE = {"ARRAY": "element", "MAP": "value"}
 
 
 def path_of(given: Path, fields: Fields) -> tuple[str, ...]:
-    """The names of a path. A text that is a column's name is that column, dots and all. SchemaError for other values
-    than texts."""
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise SchemaError(f"{given!r} names no column", todo="Give its name, or the names of its path")
-    if isinstance(given, str) and find_column(given, _names(fields)) is None:
-        names = tuple(given.split("."))
-    if not all(names):
-        raise SchemaError(f"{given!r} names no column", todo="Give names with one dot between them")
-    return names
+    """The names of a path. Raises what `lakebed.kernel.column_paths.path_of` raises."""
+    return column_paths.path_of(given, _names(fields))
 
 
 def edited(fields: Fields, path: Sequence[str], edit: Edit) -> Fields:
@@ -49,12 +41,8 @@ def retyped(fields: Fields, path: Sequence[str], change: Callable[[DataType], Da
 
 
 def place_of(fields: Fields, name: str) -> int:
-    """Where a field stands. It is found as written, else as the only one that differs in case alone. SchemaError when
-    there is none."""
-    found = find_column(name, _names(fields))
-    if found is None:
-        raise SchemaError(f"there is no column {name!r}", todo=f"Columns: {', '.join(_names(fields))}")
-    return _names(fields).index(found)
+    """Where a field stands. Raises what `lakebed.kernel.column_paths.place_of` raises."""
+    return column_paths.place_of(name, _names(fields))
 
 
 def with_field(fields: Fields, place: int, field: DataField) -> Fields:
@@ -62,18 +50,13 @@ def with_field(fields: Fields, place: int, field: DataField) -> Fields:
     return (*fields[:place], field, *fields[place + 1 :])
 
 
-def inserted(fields: Fields, field: DataField, after: str | None, first: bool, before: int | None = None) -> Fields:
-    """The fields with a new one: at the front, after another one, before a place, or at the end."""
-    if after is not None and first:
-        raise SchemaError(f"column {field.name!r} cannot be the first and after {after!r}", todo="Give one of the two")
-    if field.name in _names(fields):
-        raise SchemaError(f"there is already a column {field.name!r}", todo="Choose another name")
-    if first:
-        place = 0
-    elif after is not None:
-        place = place_of(fields, after) + 1
-    else:
-        place = len(fields) if before is None else before
+def inserted(
+    fields: Fields, field: DataField, after: str | None, first: bool, before: str | None = None, end: int | None = None
+) -> Fields:
+    """The fields with a new one: at the front, beside another one, or at the place `end`, else at the end."""
+    place = column_paths.new_place(field.name, _names(fields), after, first, before)
+    if place is None:
+        place = len(fields) if end is None else end
     return (*fields[:place], field, *fields[place:])
 
 

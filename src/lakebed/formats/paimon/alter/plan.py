@@ -56,20 +56,6 @@ def altered(schema: TableSchema, changes: Sequence[alter.Change], has_rows: bool
     return draft.checked()
 
 
-def checked_changes(changes: object) -> tuple[alter.Change, ...]:
-    """Changes as a tuple. UsageError for other values, and for none."""
-    several = (changes,) if isinstance(changes, alter.Change) else changes
-    todo = "Give what lakebed.add_column(...) and its like return, or a list of them"
-    if not isinstance(several, Sequence) or isinstance(several, str):
-        raise UsageError(f"a {type(changes).__name__} is no change of a table", todo=todo)
-    for change in several:
-        if not isinstance(change, alter.Change):
-            raise UsageError(f"a {type(change).__name__} is no change of a table", todo=todo)
-    if not several:
-        raise UsageError("there is no change to make", todo=todo)
-    return tuple(several)
-
-
 @dataclass(slots=True)
 class _Draft:
     """A schema while changes are applied to it, one after the other."""
@@ -104,6 +90,8 @@ class _Draft:
                 self._set_option(change)
             case alter.RemoveOption():
                 self._remove_option(change)
+            case _:
+                raise UnsupportedError(f"Paimon tables have no {alter.what(change)}", table=self.table)
 
     def checked(self) -> Altered:
         schema = self.schema
@@ -137,11 +125,10 @@ class _Draft:
                 todo="Add it as nullable",
             )
         added = DataField(number, path[-1], kind, change.comment or None)
-        before = self._before_partitions() if len(path) == 1 else None
-        self._edit(path, lambda fields, _: inserted(fields, added, change.after, change.first, before))
+        end = self._before_partitions() if len(path) == 1 else None
+        self._edit(path, lambda fields, _: inserted(fields, added, change.after, change.first, change.before, end))
         self.schema = replace(self.schema, highest_field_id=highest)
-        place = " as the first" if change.first else f" after {change.after}" if change.after else ""
-        self.lines.append(f"add column {_dotted(path)} {kind}{place}")
+        self.lines.append(f"add column {_dotted(path)} {kind}{alter.place_words(change)}")
         if change.default is not None:
             self._set_default(path, change.default)
 
@@ -272,13 +259,13 @@ class _Draft:
             raise UnsupportedError(
                 f"column {_dotted(path)!r} cannot move", why="Paimon moves columns, not fields inside them"
             )
-        if (change.after is None) is not change.first:
+        if change.after is None and change.before is None and not change.first:
             raise SchemaError(f"column {path[0]!r} needs one place to move to", todo="Give after=, or first=True")
         column = self.schema.field(path[0])
         others = tuple(other for other in self.schema.fields if other.id != column.id)
-        fields = inserted(others, column, change.after, change.first)
+        fields = inserted(others, column, change.after, change.first, change.before)
         self.schema = replace(self.schema, fields=fields)
-        self.lines.append(f"move column {path[0]} {'to the front' if change.first else f'after {change.after}'}")
+        self.lines.append(f"move column {path[0]}{alter.place_words(change)}")
 
     # ---- options ----
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lakebed.formats.paimon.alter.columns import path_of, place_of
+from lakebed.formats.paimon.alter.columns import Fields, path_of, place_of
 from lakebed.formats.paimon.alter.plan import altered
 from lakebed.formats.paimon.alter.settings import spelled_key
 from lakebed.formats.paimon.alter.values import text_of, type_of
@@ -42,19 +42,16 @@ def _documents(schema: TableSchema, change: alter.Change) -> list[Mapping[str, A
             path = path_of(change.name, schema.fields)
             names = [*_spelled(schema, path[:-1]), path[-1]]
             move = None
-            if change.first or change.after is not None:
-                siblings = _fields_at(schema, path[:-1])
-                after = siblings[place_of(siblings, change.after)].name if change.after is not None else None
-                move = _move(path[-1], after)
+            if change.first or change.after is not None or change.before is not None:
+                move = _move(path[-1], change, _fields_at(schema, path[:-1]))
             kind = type_to_json(type_of(change.type, path[-1], None))
             added = {"action": "addColumn", "fieldNames": names, "dataType": kind, "comment": change.comment or None}
             defaults = [] if change.default is None else [_default(names, change.default)]
             return [{**added, "move": move}, *defaults]
         case alter.MoveColumn():
             (name,) = _spelled(schema, path_of(change.name, schema.fields))
-            after = None if change.after is None else schema.fields[place_of(schema.fields, change.after)].name
-            return [{"action": "updateColumnPosition", "move": _move(name, after)}]
-    assert change.name is not None
+            return [{"action": "updateColumnPosition", "move": _move(name, change, schema.fields)}]
+    assert isinstance(change, alter.ColumnChange) and change.name is not None
     names = _spelled(schema, path_of(change.name, schema.fields))
     match change:
         case alter.DropColumn():
@@ -68,6 +65,7 @@ def _documents(schema: TableSchema, change: alter.Change) -> list[Mapping[str, A
             return [{"action": "updateColumnNullability", "fieldNames": names, "newNullability": change.nullable}]
         case alter.SetDefault():
             return [_default(names, change.default)]
+    assert isinstance(change, alter.SetComment)
     return [{"action": "updateColumnComment", "fieldNames": names, "newComment": change.comment or None}]
 
 
@@ -76,9 +74,11 @@ def _default(names: Sequence[str], default: object) -> Mapping[str, Any]:
     return {"action": "updateColumnDefaultValue", "fieldNames": names, "newDefaultValue": text}
 
 
-def _move(name: str, after: str | None) -> Mapping[str, Any]:
-    kind = "FIRST" if after is None else "AFTER"
-    return {"fieldName": name, "referenceFieldName": after, "type": kind}
+def _move(name: str, change: alter.AddColumn | alter.MoveColumn, siblings: Fields) -> Mapping[str, Any]:
+    beside = change.after if change.before is None else change.before
+    neighbour = None if beside is None else siblings[place_of(siblings, beside)].name
+    kind = "FIRST" if neighbour is None else "AFTER" if change.before is None else "BEFORE"
+    return {"fieldName": name, "referenceFieldName": neighbour, "type": kind}
 
 
 def _spelled(schema: TableSchema, path: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lakebed.errors import CommitUnknownError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.alter.plan import altered, checked_changes
+from lakebed.formats.paimon.alter.plan import altered
 from lakebed.formats.paimon.alter.requests import requests_of
 from lakebed.formats.paimon.codec.schema_json import schema_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
@@ -24,6 +24,7 @@ from lakebed.kernel.commit.claim import claim
 from lakebed.kernel.commit.retry import Lost, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.model.alter import AlterResult
+from lakebed.verbs.alter import checked_changes
 
 Send = Callable[[str, Sequence[Mapping[str, Any]]], None]
 """Commits changes of a branch by a catalog."""

@@ -1,0 +1,1 @@
+"""Changes of a table's definition: its schema, partition spec, sort order, properties and format version."""

@@ -1,0 +1,22 @@
+"""What `table.alter` takes, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakebed.errors import UsageError
+from lakebed.model.alter import Change
+
+
+def checked_changes(changes: object) -> tuple[Change, ...]:
+    """Changes as a tuple. UsageError for other values, and for none."""
+    several = (changes,) if isinstance(changes, Change) else changes
+    todo = "Give what lakebed.add_column(...) and its like return, or a list of them"
+    if not isinstance(several, Sequence) or isinstance(several, str):
+        raise UsageError(f"a {type(changes).__name__} is no change of a table", todo=todo)
+    for change in several:
+        if not isinstance(change, Change):
+            raise UsageError(f"a {type(change).__name__} is no change of a table", todo=todo)
+    if not several:
+        raise UsageError("there is no change to make", todo=todo)
+    return tuple(several)
