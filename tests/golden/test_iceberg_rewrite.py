@@ -38,7 +38,7 @@ def tasks(table: Any) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in names("iceberg") if name != "variant_v3"])
+@pytest.mark.parametrize("name", names("iceberg"))
 def test_rows_and_row_ids_stay(name: str, tmp_path: Path) -> None:
     table, _ = opened(name, tmp_path)
     metadata = table.table_metadata

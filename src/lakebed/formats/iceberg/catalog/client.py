@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pydantic import ValidationError
 from pyiceberg.catalog import Catalog, list_catalogs, load_catalog
 from pyiceberg.exceptions import (
@@ -37,7 +38,12 @@ from lakebed.errors import (
     first_line,
 )
 from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, OPENED, Opened, StoreFileIO, of_storage
+from lakebed.formats.iceberg.codec.metadata import SCHEMAS
+from lakebed.formats.iceberg.codec.schema import UNKNOWN_TO_PYICEBERG, for_pyiceberg
 from lakebed.redaction import keep_secret, names_secret
+
+if TYPE_CHECKING:
+    from requests import Response
 
 CATALOG_OPTIONS = "lakebed.catalog."
 """Options with this prefix are properties of the catalog. They take precedence over pyiceberg's configuration."""
@@ -100,17 +106,34 @@ def open_catalog(name: str, options: Mapping[str, str], opened: Opened | None = 
 
 
 def _without_code(catalog: Catalog, opened: Opened) -> Catalog:
-    """The catalog, with lakebed's own FileIO for every table.
+    """The catalog, with lakebed's own FileIO for every table, and with answers that pyiceberg's model takes.
 
     pyiceberg lets a table's property `py-io-impl` choose the class. lakebed does not run code that a table names.
     """
     here: Any = catalog
+    if (session := getattr(catalog, "_session", None)) is not None:  # that of a REST catalog
+        session.hooks["response"].append(_understood)
 
     def store_io(properties: Mapping[str, Any] = {}, location: str | None = None) -> StoreFileIO:
         return StoreFileIO({**catalog.properties, **properties}, opened)
 
     here._load_file_io = store_io
     return catalog
+
+
+def _understood(response: Response, **_: Any) -> Response:
+    """The answer of a REST catalog about a table, without the types that pyiceberg does not know. lakebed reads the
+    metadata file itself."""
+    if not response.ok or not any(name in response.content for name in UNKNOWN_TO_PYICEBERG):
+        return response
+    with suppress(ValueError):
+        answer = response.json()
+        metadata = answer.get("metadata") if isinstance(answer, dict) else None
+        if isinstance(metadata, dict):
+            schemas = {key: for_pyiceberg(metadata[key]) for key in SCHEMAS if key in metadata}
+            here: Any = response
+            here._content = msgspec.json.encode({**answer, "metadata": {**metadata, **schemas}})
+    return response
 
 
 @contextmanager

@@ -45,6 +45,7 @@ from lakebed.formats.iceberg.catalog.operations import (
     clean_log,
 )
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, brief, metadata_from_json, metadata_to_json
+from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
@@ -221,7 +222,7 @@ class CatalogTable:
         """Send the changes to a catalog that writes the next metadata itself."""
         name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
         request = CommitTableRequest.model_validate(
-            {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
+            {"identifier": name, "requirements": list(requirements), "updates": [*map(with_all_types, updates)]}
         )
         try:
             answer = self.catalog.commit_table(entry, request.requirements, request.updates)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import Field, model_serializer
+from pydantic import Field, ModelWrapValidatorHandler, model_serializer, model_validator
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DEFAULT_GEOGRAPHY_ALGORITHM,
@@ -72,6 +72,12 @@ class VariantType(PrimitiveType):
 class SpelledGeometry(GeometryType):
     """A geometry with the text that the specification and the reference have; pyiceberg puts its system in quotes."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def handle_primitive_type(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        """Take the coordinate reference system as it is, in place of pyiceberg's reading of it as a type."""
+        return handler(value)
+
     @model_serializer
     def ser_model(self) -> str:
         """`geometry`, or `geometry(CRS)` for another coordinate reference system than the default."""
@@ -83,6 +89,9 @@ class SpelledGeometry(GeometryType):
 
 class SpelledGeography(GeographyType):
     """A geography with the text that the specification and the reference have; pyiceberg puts its system in quotes."""
+
+    def __init__(self, crs: str = DEFAULT_GEOGRAPHY_CRS, algorithm: str = DEFAULT_GEOGRAPHY_ALGORITHM) -> None:
+        super().__init__(crs, algorithm)
 
     @model_serializer
     def ser_model(self) -> str:
@@ -96,6 +105,8 @@ class SpelledGeography(GeographyType):
 
 
 _PLACED = re.compile(r"(geometry|geography)\s*(?:\(\s*([^),]*?)\s*(?:,\s*([^),]*?)\s*)?\))?", re.IGNORECASE)
+UNKNOWN_TO_PYICEBERG = (b"variant", b"geometry", b"geography")
+"""What a document contains that has a type that pyiceberg does not know."""
 _TYPE_KEYS = ("type", "element", "key", "value")
 _QUOTES = "'\""
 
