@@ -177,6 +177,10 @@ GRID = (
                         "tests/unit/paimon/test_rollback.py::")),
         "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::")),
     }),
+    Row("lost and damaged files found and dropped", "`table.repair`", {
+        "iceberg": Cell(("tests/unit/iceberg/repair/test_run.py::", "tests/crash/test_iceberg_repair.py::",
+                         "tests/interop/test_iceberg_repair_outside.py::")),
+    }),
     Row("columns and options changed", "`table.alter`", {
         "paimon": Cell(("tests/unit/paimon/alter/test_plan.py::", "tests/unit/paimon/alter/test_run.py::",
                         "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::",

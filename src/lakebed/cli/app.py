@@ -26,6 +26,7 @@ from lakebed.cli.mark_partition_done import mark_partition_done
 from lakebed.cli.metadata import metadata
 from lakebed.cli.read import read
 from lakebed.cli.refs import refs
+from lakebed.cli.repair import repair
 from lakebed.cli.rewrite import rewrite
 from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
@@ -55,6 +56,7 @@ for command in (
     expire,
     archive,
     rollback,
+    repair,
     alter,
     refs,
     tag,

@@ -8,7 +8,7 @@ from typing import Any
 
 import lakebed
 from lakebed.cli import output
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RepairResult, RewriteResult, RollbackResult
 
 _OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
@@ -30,13 +30,14 @@ def opening(options: Mapping[str, object], also: Sequence[str] = ()) -> dict[str
     return {key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also}
 
 
-def document(
-    table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult | RollbackResult
-) -> dict[str, Any]:
+Result = RewriteResult | ExpireResult | ArchiveResult | RollbackResult | RepairResult
+
+
+def document(table: lakebed.Table, result: Result) -> dict[str, Any]:
     """A result as a JSON document."""
     return {"table": table.location, "format": table.format, **asdict(result)}
 
 
-def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult | RollbackResult) -> None:
+def emit(table: lakebed.Table, result: Result) -> None:
     """Print the JSON document of a result."""
     output.emit_json(document(table, result))

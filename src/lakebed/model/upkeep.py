@@ -85,6 +85,45 @@ class RollbackResult:
 
 
 @dataclass(frozen=True, slots=True)
+class LostFile:
+    """A file that a table names and that is gone or damaged. `kind` says what it holds, `reason` what is wrong.
+
+    `rows` and `size` (bytes) are what the metadata states, `partition` is its path. `snapshots` are the ids of all
+    snapshots that name it, oldest first. `remedy` says where its rows still are, "" where nobody knows.
+    """
+
+    path: str
+    kind: str
+    reason: str
+    rows: int
+    size: int
+    partition: str = ""
+    snapshots: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What a repair found and did. `lost` is what is gone or damaged, `kept` what the table still names of it and what
+    could not be checked, each with the reason.
+
+    `rows` is how many rows the lost data files have, deleted ones included; `checked` how many files were looked at.
+    `restored` are the paths of files that were copied back, `removed` those of all files that the new snapshot no
+    longer names, `instants` its id. After a dry run nothing is changed.
+    """
+
+    lost: tuple[LostFile, ...]
+    kept: tuple[Skipped, ...] = ()
+    rows: int = 0
+    checked: int = 0
+    dry_run: bool = False
+    restored: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    instants: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RelocateResult:
     """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
 

@@ -25,7 +25,14 @@ from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import (
+    ArchiveResult,
+    ExpireResult,
+    RelocateResult,
+    RepairResult,
+    RewriteResult,
+    RollbackResult,
+)
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
@@ -296,6 +303,17 @@ class Table(ABC):
         the changes is made then.
         """
         raise self._lacks("alter")
+
+    def repair(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> RepairResult:
+        """Find files that the table names and that are gone or damaged, and commit a snapshot without them.
+
+            table.repair(dry_run=True).lost        # which files, their rows, partitions and snapshots, and the remedy
+
+        A dry run only checks. Pass an engine to check on other machines.
+        """
+        raise self._lacks("repair")
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After a table was moved or copied: make its metadata name the folder where it was opened."""

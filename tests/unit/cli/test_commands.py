@@ -206,6 +206,22 @@ def test_partitions_are_marked_and_expire(lake: Command, tmp_path: Path) -> None
     assert code == 0 and "1 partitions" in err and "its time is 2024-01-01" in err
 
 
+def test_repair_shows_what_is_lost_and_drops_it(lake: Command, tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "table", "iceberg", pa.schema([("id", pa.int64())]))
+    for number in range(2):
+        table.write(pa.table({"id": [number]}))
+    assert "all 2 files are whole" in lake("repair", table.location)[2]
+    next((tmp_path / "table" / "data").glob("*.parquet")).unlink()
+    code, out, err = lake("repair", table.location, "--dry-run")
+    assert code == 0 and "the file is missing" in out and "1 of 2 files lost, with 1 rows" in err
+    code, out, err = lake("repair", table.location, "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "") and len(document["lost"]) == len(document["removed"]) == 1 and document["instants"]
+    assert table.read().read_all().num_rows == 1
+    code, out, err = lake("repair", "examples/orders_hudi")
+    assert code == 1 and "no repair for hudi tables" in one_line(err)
+
+
 def test_rollback_shows_its_plan_and_does_it(lake: Command, tmp_path: Path) -> None:
     table = lakebed.create(tmp_path / "table", "paimon", pa.schema([("id", pa.int64())]))
     for number in range(3):

@@ -59,6 +59,7 @@ from lakebed.formats.iceberg.read.snapshot_options import (
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.relocate.run import relocate
+from lakebed.formats.iceberg.repair.run import repair
 from lakebed.formats.iceberg.rewrite.choose import rewrite
 from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
@@ -76,7 +77,7 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import ExpireResult, RelocateResult, RepairResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.system_tables import SystemTable
 from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_span, checked_target
@@ -345,6 +346,18 @@ class IcebergTable(Table):
         snapshot, UsageError for one that is no ancestor, CommitConflictError.
         """
         return roll_back(self.operations, self.branch_name, checked_target(to), dry_run)
+
+    def repair(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> RepairResult:
+        """Check the files of the branch's head, and commit a snapshot without those that are gone or damaged.
+
+        Options are `lakebed.repair.*` (docs/iceberg-repair.md). Raises CorruptError where the caller must decide: lost
+        deletes, whose rows would come back, a lost manifest list, more than half of the files lost. StorageError when
+        the store does not answer: a file is lost only if the store says so. CommitConflictError, CommitUnknownError.
+        """
+        given = {**_properties(self.options), **option_texts(options)}
+        return repair(self.operations, self.branch_name, given, dry_run, engine)
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After the table was moved or copied: make its metadata name the folder where it was opened.

@@ -19,7 +19,7 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, ref_is, same_table
 from lakebed.formats.iceberg.commit.attempt import Attempt, WrittenManifests, remove_unused
 from lakebed.formats.iceberg.commit.options import CommitOptions
@@ -131,7 +131,7 @@ class _Commit:
             return Won(self._id)
         properties = self._properties(metadata)
         ref = metadata.refs.get(branch)
-        head = metadata.head(branch) if ref is not None else metadata.head(MAIN)
+        head = metadata.head(branch if ref is not None else self._options.start)
         attempt = Attempt(self._operations.files, metadata, head, self._id, properties, self._written)
         produced = self._produce(attempt)
         summary = {
