@@ -94,7 +94,7 @@ def make(folder: Path, files: int) -> None:
     assert isinstance(table, IcebergTable)
     source = folder / "data" / "source.parquet"
     source.parent.mkdir(parents=True)
-    rows = pa.table({"id": range(100), "p": [0] * 100}, schema=arrow_schema(table.metadata.schema, ids=True))
+    rows = pa.table({"id": range(100), "p": [0] * 100}, schema=arrow_schema(table.table_metadata.schema, ids=True))
     pq.write_table(rows, source)
     size = source.stat().st_size
     made: list[DataFile] = []

@@ -37,9 +37,9 @@ def repaired(folder: Path, version: int) -> dict[str, Path]:
         Path(delete).unlink()
     table.repair(options={"lakebed.repair.lost-deletes": "drop-rows"})
     table = lived(places["manifest"], version)
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head is not None
-    listed = manifests_of(table.operations.files, table.metadata, head)
+    listed = manifests_of(table.operations.files, table.table_metadata, head)
     spoil(Path(next(m for m in listed if m.sequence_number == 3).path), 0)
     table.repair()
     return places

@@ -161,7 +161,7 @@ def test_a_lost_delete_file_is_the_callers_choice(tmp_path: Path, version: int) 
 
 
 def tasks_of(table: IcebergTable) -> list[FileTask]:
-    metadata = table.metadata
+    metadata = table.table_metadata
     return list(scan_tasks(table.operations.files, metadata, metadata.head()))
 
 
@@ -178,9 +178,9 @@ def test_a_lost_manifest_goes_and_the_totals_follow(tmp_path: Path) -> None:
     table = lived(tmp_path / "t", 2)
     table.write(rows("d", 3), mode="append")
     manifests = table.operations.files
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head is not None
-    of_c = next(m for m in manifests_of(manifests, table.metadata, head) if m.sequence_number == 3)
+    of_c = next(m for m in manifests_of(manifests, table.table_metadata, head) if m.sequence_number == 3)
     size = file_of(table, "c").stat().st_size
     total = int(head.summary["total-files-size"])
     spoil(Path(of_c.path), -100)
@@ -198,9 +198,9 @@ def test_a_lost_manifest_goes_and_the_totals_follow(tmp_path: Path) -> None:
 
 def test_lost_manifests_of_deletes_and_lists_are_refused_by_name(tmp_path: Path) -> None:
     table = lived(tmp_path / "t", 2)
-    head = table.metadata.head()
+    head = table.table_metadata.head()
     assert head is not None
-    deletes = next(m for m in manifests_of(table.operations.files, table.metadata, head) if m.content)
+    deletes = next(m for m in manifests_of(table.operations.files, table.table_metadata, head) if m.content)
     shutil.copytree(tmp_path / "t", tmp_path / "copy")
     Path(deletes.path).unlink()
     for choice, message in (("refuse", "would come back"), ("drop-rows", "manifest of deletes is lost")):
@@ -242,8 +242,8 @@ def test_another_branch_gets_what_is_left(tmp_path: Path) -> None:
     file_of(table, "a").unlink()
     done = table.repair(options={"lakebed.repair.to-branch": "rest"})
     assert ids(lakebed.open(tmp_path / "t", {"branch": "rest"})) == wanted("b", "c", "d")
-    assert table.metadata.head() == table.metadata.snapshot(int(table.history()[-2].time))
-    assert table.metadata.head("rest") == table.metadata.snapshot(int(done.instants[0]))
+    assert table.table_metadata.head() == table.table_metadata.snapshot(int(table.history()[-2].time))
+    assert table.table_metadata.head("rest") == table.table_metadata.snapshot(int(done.instants[0]))
     with pytest.raises(UsageError, match="already a branch"):
         table.repair(options={"lakebed.repair.to-branch": "rest"})
     table.branch("other")
