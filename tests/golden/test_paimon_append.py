@@ -10,7 +10,7 @@ import pytest
 import lakebed
 from lakebed.formats.paimon.codec.manifest import ADD, DELETE, DataFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
-from lakebed.formats.paimon.manifests import entries_of, index_files, manifest_metas
+from lakebed.formats.paimon.manifests import delta_list, entries_of, index_files, manifest_metas
 from lakebed.formats.paimon.rewrite.append import AppendRules, PartitionPacker
 from lakebed.formats.paimon.snapshot import History
 from tests.golden import HERE, expected, names, unpack
@@ -85,7 +85,7 @@ def test_deleted_rows_are_left_out_and_their_vectors_removed(tmp_path: Path) -> 
 def shape(table: lakebed.Table, number: int) -> Any:
     """The files that a snapshot takes away by name, and those that it adds without their names."""
     snapshot = History(table.store).snapshot(number)
-    entries = entries_of(table.store, manifest_metas(table.store, snapshot.delta_manifest_list))
+    entries = entries_of(table.store, manifest_metas(table.store, delta_list(snapshot)))
     gone = {entry.file.file_name for entry in entries if entry.kind == DELETE}
     new = sorted(
         (e.partition, e.bucket, e.total_buckets, f.level, f.row_count, f.min_sequence_number, f.max_sequence_number,

@@ -18,6 +18,7 @@ from lakebed.formats.iceberg.codec import puffin
 from lakebed.formats.iceberg.parquet.join import ParquetJoin
 from lakebed.formats.iceberg.read.formats import ParquetData
 from lakebed.formats.paimon.codec import deletion_vectors
+from lakebed.formats.paimon.manifests import data_manifests, index_files
 from lakebed.formats.paimon.read.formats import file_batches
 from lakebed.kernel.bitmaps import MOST_POSITIONS
 from lakebed.kernel.files.local import LocalStore
@@ -95,6 +96,30 @@ def test_delete_files_cut_short(kind: str, tmp_path: Path) -> None:
         with pytest.raises(CorruptError):
             table.read().read_all()
     assert table.read().read_all().num_rows == 1000
+
+
+def test_paimon_manifests_and_indexes_cut_short(tmp_path: Path) -> None:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, ["id"], options=options)
+    table.write(rows_from(0, 3))
+    table.write(rows_from(3, 3))
+    newest = table.snapshots.latest()
+    lists = [newest.base_manifest_list, newest.delta_manifest_list]
+    manifests = [meta.file_name for meta in data_manifests(table.store, newest)]
+    for name in (*lists, *manifests):
+        path = tmp_path / "t" / "manifest" / name
+        for _ in damaged(path, cuts_of(path)):
+            with pytest.raises(CorruptError) as caught:
+                lakebed.open(table.location).read().read_all()
+            assert name in caught.value.file
+    for entry in index_files(table.store, newest):
+        path = tmp_path / "t" / "index" / entry.file_name
+        for _ in damaged(path, [1, 4]):
+            with pytest.raises(CorruptError) as caught:
+                table.write(rows_from(0, 6), "upsert")
+            assert path.name in caught.value.file
+    table.write(rows_from(0, 6), "upsert")
+    assert table.read().read_all().num_rows == 6
 
 
 @pytest.mark.slow

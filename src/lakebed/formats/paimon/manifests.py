@@ -30,6 +30,7 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.entries import Entries, KeepBuckets
 from lakebed.formats.paimon.layout import index_path, manifest_path
 from lakebed.kernel.arrays import Int32s
+from lakebed.kernel.decoding import Stated, decoding
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import FileInfo, Store
 
@@ -73,9 +74,9 @@ def manifest_file(meta: ManifestFileMeta) -> MetadataFile:
     return MetadataFile(meta.file_name, meta.file_size)
 
 
-def manifest_metas(store: Store, list_name: str) -> list[ManifestFileMeta]:
+def manifest_metas(store: Store, file: MetadataFile) -> list[ManifestFileMeta]:
     """The manifests of a manifest list."""
-    return next(metas_of_lists(store, [MetadataFile(list_name)]))
+    return next(metas_of_lists(store, [file]))
 
 
 def metas_of_lists(store: Store, lists: Sequence[MetadataFile]) -> Iterator[list[ManifestFileMeta]]:
@@ -266,13 +267,17 @@ def refuse_external(store: Store, files: Iterable[tuple[str, str | None]]) -> No
 
 
 def _read(store: Store, files: Sequence[MetadataFile]) -> Iterator[tuple[MetadataFile, bytes]]:
-    """The bytes of metadata files, several read at once. DataCleanedError names one that is gone."""
+    """The bytes of metadata files, several read at once. DataCleanedError names one that is gone, CorruptError one that
+    does not have its stated size: an Avro file that ends after any of its blocks is whole in itself."""
     for start in range(0, len(files), _READ_AT_ONCE):
         wave = files[start : start + _READ_AT_ONCE]
         try:
             contents = _read_together(store, wave)
         except FileNotFoundError:
             contents = [_read_alone(store, file.name) for file in wave]  # so that the error names the missing one
+        for (name, size), data in zip(wave, contents, strict=True):
+            if size is not None:
+                Stated(size).check_size(len(data), "a manifest", table=store.location, file=manifest_path(name))
         yield from zip(wave, contents, strict=True)
 
 
@@ -300,10 +305,14 @@ def _read_alone(store: Store, name: str) -> bytes:
 
 
 def key_hashes(store: Store, entry: IndexManifestEntry) -> Int32s:
-    """The key hashes in a HASH index file. Raises DataCleanedError when the file is gone."""
+    """The key hashes in a HASH index file. Raises DataCleanedError when the file is gone, CorruptError when it does not
+    have as many as the index manifest states."""
     path = index_path(entry.file_name)
     try:
-        return hashes_of(store.read(path))
+        with decoding("an index of keys cannot be read", file=path, table=store.location):
+            hashes = hashes_of(store.read(path))
+            Stated(rows=entry.row_count).check_rows(len(hashes), "an index of keys")
+            return hashes
     except FileNotFoundError as error:
         raise DataCleanedError(
             "an index file is gone", table=store.location, file=path, todo="Plan the write again"

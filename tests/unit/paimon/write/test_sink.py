@@ -13,7 +13,7 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
-from lakebed.formats.paimon.manifests import entries_of, live_files, manifest_metas
+from lakebed.formats.paimon.manifests import changelog_lists, entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.model.commit import Outcome
@@ -312,7 +312,7 @@ def test_input_changelog_has_every_row_as_it_came(make: Make) -> None:
     assert snapshot is not None
     assert (snapshot.changelog_record_count, snapshot.delta_record_count) == (4, 2)
     assert snapshot.changelog_manifest_list is not None
-    (entry,) = entries_of(table.store, manifest_metas(table.store, snapshot.changelog_manifest_list))
+    (entry,) = entries_of(table.store, manifest_metas(table.store, changelog_lists(snapshot)[0]))
     assert entry.file.file_name.startswith("changelog-")
     changes = pq.read_table(Path(table.location) / "bucket-0" / entry.file.file_name)
     assert changes["_SEQUENCE_NUMBER"].to_pylist() == [0, 2, 3, 1]

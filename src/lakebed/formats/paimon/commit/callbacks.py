@@ -9,7 +9,7 @@ from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import bucket_folder
-from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.manifests import delta_list, entries_of, manifest_metas
 from lakebed.formats.paimon.partition_text import cast_text
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.snapshot import History
@@ -38,7 +38,7 @@ def committed_snapshot(history: History, options: Options, snapshot: Snapshot) -
     fields = schema.project(schema.partition_keys)
     types = [field.type for field in fields]
     folders = PartitionFolders.of(history.store, schema, options)
-    entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
+    entries = entries_of(history.store, manifest_metas(history.store, delta_list(snapshot)))
     partitions: dict[bytes, dict[str, str | None]] = {}
     files: dict[int, list[str]] = {}
     for entry in entries:

@@ -20,7 +20,7 @@ from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.entries import Entries
-from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.manifests import delta_list, entries_of, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 
 
@@ -204,7 +204,7 @@ def _since(history: History, snapshot: int, latest: Snapshot | None, what: str) 
 
 def _delta(history: History, snapshot: Snapshot) -> Sequence[ManifestEntry]:
     """The entries that a snapshot added."""
-    return entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
+    return entries_of(history.store, manifest_metas(history.store, delta_list(snapshot)))
 
 
 def _conflict(why: str, table: str) -> CommitConflictError:
