@@ -64,6 +64,8 @@ class Table(ABC):
     format: ClassVar[str]
     history_holds: ClassVar[str] = "snapshots"
     """What the format calls the entries of its history."""
+    own_folder: ClassVar[str] = ".lakebed"
+    """The folder of lakebed's own files in a table. The format's own engines ignore it."""
     unknown_to_format: ClassVar[Mapping[str, str]] = {}
     """Verbs that the format itself does not have, each with what to do instead. They are refused with that advice."""
 

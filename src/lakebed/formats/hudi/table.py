@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
 from lakebed.formats.hudi.index.options import INDEXES, check_engine_of, kept_with_table
 from lakebed.formats.hudi.inspect import inspect_table
-from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS, WRITES
+from lakebed.formats.hudi.layout import COMPLETES_AS, HOODIE, META_COLUMNS, WRITES
 from lakebed.formats.hudi.metadata_table.read import keeps_listing
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
@@ -38,6 +38,7 @@ from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.rollback import roll_back_to
 from lakebed.formats.hudi.savepoints import make_savepoint, refuse_lifetime, remove_savepoint, savepoint_refs
+from lakebed.formats.hudi.system_tables.names import system_tables
 from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
@@ -68,6 +69,7 @@ from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.system_tables import SystemTable
 from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode, swept
@@ -78,6 +80,7 @@ class HudiTable(Table):
 
     format: ClassVar[str] = "hudi"
     history_holds: ClassVar[str] = "instants"
+    own_folder: ClassVar[str] = f"{HOODIE}/.lakebed"
     unknown_to_format: ClassVar[Mapping[str, str]] = {"relocation": "Its paths are relative: open it where it lies"}
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
@@ -163,6 +166,9 @@ class HudiTable(Table):
     def newest(self) -> Instant | None:
         """The newest completed instant; None where the option `as.of.instant` already names the one to read."""
         return None if self._options[AS_OF] else super().newest()
+
+    def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        return system_tables(self.state, self.history, self.options)
 
     @looks_again
     def history(self, archived: bool = False) -> list[Instant]:
