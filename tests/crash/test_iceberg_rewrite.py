@@ -95,6 +95,19 @@ def test_position_deletes_are_the_old_or_the_new(copies: Callable[[], Store]) ->
     assert check_crash_safety(more_deletes, operation, observe, kinds) >= 6 * len(kinds) // 2
 
 
+def test_equality_deletes_are_the_old_or_positions(copies: Callable[[], Store]) -> None:
+    def more_deletes() -> Store:
+        store = copies()
+        Lake.at(store.location).delete_equal([{"id": ord("a") + 2}], ("a",))
+        return store
+
+    def operation(store: Store) -> None:
+        lakebed.open(store).rewrite(engine=LocalEngine(1), options={"lakebed.rewrite.what": "equality-deletes"})
+
+    kinds = (Kind.CRASH_AFTER, Kind.CRASH_TORN, Kind.UNKNOWN_BEFORE)
+    assert check_crash_safety(more_deletes, operation, observe, kinds) >= 6 * len(kinds) // 2
+
+
 def test_rows_stay_when_commits_of_partial_progress_fail(copies: Callable[[], Store]) -> None:
     """Some groups may be committed and others not. No row is lost or doubled, and another run does the rest."""
     operation = rewrite(**{"partial-progress.enabled": True})

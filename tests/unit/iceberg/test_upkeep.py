@@ -127,7 +127,9 @@ def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
     assert (files["equality deletes"], files["records"]) == (1, 60)
     assert report.health is Health.ATTENTION
     advice = " ".join(report.advice)
-    assert "table.rewrite()" in advice and "manifests" in advice and "remove-dangling-deletes" in advice
+    assert "table.rewrite()" in advice and "manifests" in advice and "'equality-deletes'" in advice
+    table.rewrite(options={"lakebed.rewrite.what": "equality-deletes"})
+    assert table.inspect().figures["files"]["equality deletes"] == 0
     table.rewrite()
     table.rewrite(options=MANIFESTS)
     assert "small files" not in " ".join(finding.what for finding in table.inspect().findings)

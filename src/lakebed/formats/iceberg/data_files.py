@@ -103,6 +103,11 @@ class DeleteFile:
         """Whether this is a deletion vector."""
         return self.format == "PUFFIN"
 
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the file; of a deletion vector only that of its own part of the Puffin file."""
+        return self.content_size if self.is_vector and self.content_size is not None else self.size
+
 
 @dataclass(frozen=True, slots=True)
 class FileTask:

@@ -196,7 +196,7 @@ class _Report:
             self._attention(
                 f"{deletes.kinds['equality']} equality delete files are compared with every older row",
                 "",
-                "Run table.rewrite(options={'delete-file-threshold': 1, 'remove-dangling-deletes': True})",
+                "Run table.rewrite(options={'lakebed.rewrite.what': 'equality-deletes'})",
             )
         self._manifests(manifests)
 

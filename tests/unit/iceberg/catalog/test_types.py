@@ -3,13 +3,17 @@ apart, and what they do not know must stay what it is."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
+import lakebed
 from lakebed.formats.iceberg.codec.schema import arrow_schema, for_pyiceberg, with_all_types
+from tests.tables.iceberg.small import create
 
 POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
 VARIANT = {"metadata": b"\x01\0\0", "value": b"\x0c\x01"}
@@ -49,3 +53,24 @@ def test_texts_of_types() -> None:
     for text in ("geometry(a, b)", "geometry(", "variants"):
         with pytest.raises(Exception, match=r"geometry|recognized|Unsupported"):
             Schema.model_validate(with_all_types(document(text)))
+
+
+@pytest.mark.slow
+def test_a_table_of_a_catalog(catalog: dict[str, str]) -> None:
+    name = f"cat:db.t{secrets.token_hex(4)}"
+    made: Any = create(name, 3, **catalog)
+    columns = document("variant", "geometry(srid:3857)", "geography", "unknown")
+    made.operations.commit(made.operations.load(), (), [
+        {"action": "add-schema", "schema": columns}, {"action": "set-current-schema", "schema-id": -1},
+    ])  # fmt: skip
+    table: Any = lakebed.open(name, catalog)
+    row = {"id": 1, "c0": VARIANT, "c1": POINT, "c2": POINT, "c3": None, "many": [VARIANT, None]}
+    table.write(pa.Table.from_pylist([row], table.schema))
+    lakebed.open(name, catalog).write(pa.Table.from_pylist([{**row, "id": 2}], table.schema))
+    table.tag("kept")
+    table.rewrite(options={"rewrite-all": True})
+    table = lakebed.open(name, catalog)
+    assert table.read().read_all().sort_by("id").to_pylist() == [row, {**row, "id": 2}]
+    schema = table.table_metadata.schema_documents[table.table_metadata.current_schema_id]
+    assert [field["type"] for field in schema["fields"]] == [field["type"] for field in columns["fields"]]
+    assert isinstance(table.table_metadata.schema.find_field("c0"), NestedField) and table.expire(dry_run=True)

@@ -83,6 +83,27 @@ def check_no_new_vectors(
                 )
 
 
+def check_no_old_data(attempt: Attempt, start_id: int | None, removed: Sequence[DeleteFile]) -> None:
+    """Fail when others brought a data file since `start_id` that one of the `removed` equality deletes applies to.
+
+    It is as old as what it was made from, as files of a rewrite are, and may still have rows that the delete names.
+    """
+    snapshots = since(attempt, start_id) if removed else []
+    if not snapshots:
+        return
+    index = DeleteIndex(removed, unpartitioned(attempt.metadata))
+    ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
+    for entries in attempt.entries(0, _manifests_since(attempt, snapshots, 0)):
+        for task in index.tasks(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids))):
+            if task.deletes:
+                raise _conflict(
+                    attempt,
+                    "another writer rewrote a file that equality deletes still apply to",
+                    file=task.data.path,
+                    why=f"its rows are older than {task.deletes[0].path}",
+                )
+
+
 def check_files_exist(attempt: Attempt, paths: Collection[str]) -> None:
     """Fail when one of these data files is no longer live."""
     if not paths:
@@ -129,19 +150,20 @@ def _deletes_of(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[DeleteF
     """The live delete files that these snapshots added."""
     ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
     files: list[DeleteFile] = []
-    for entries in attempt.entries(1, _delete_manifests(attempt, snapshots), ALL_COLUMNS):
+    for entries in attempt.entries(1, _manifests_since(attempt, snapshots, 1), ALL_COLUMNS):
         files += delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))
     return files
 
 
-def _delete_manifests(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[ManifestFile]:
-    """The delete manifests of the head that may hold what these snapshots added: those written since the first one."""
+def _manifests_since(attempt: Attempt, snapshots: Sequence[Snapshot], content: int) -> list[ManifestFile]:
+    """The manifests of data files (0) or delete files (1) of the head that may hold what these snapshots added: those
+    written since the first one."""
     if not snapshots:
         return []
     least = min(s.sequence_number for s in snapshots)
     ids = {s.snapshot_id for s in snapshots}
     later = {id for id, s in attempt.metadata.snapshots.items() if s.sequence_number >= least}
-    return [m for m in attempt.existing if m.content == 1 and m.added_snapshot_id in (ids | later)]
+    return [m for m in attempt.existing if m.content == content and m.added_snapshot_id in (ids | later)]
 
 
 def _conflict(attempt: Attempt, what: str, *, file: str = "", why: str = "", todo: str = "") -> CommitConflictError:

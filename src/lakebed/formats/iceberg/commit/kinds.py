@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.change import Change, in_partitions
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
-from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, Partition
+from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, Partition
 from lakebed.model.commit import CommitResult, Outcome
 
 
@@ -113,8 +113,9 @@ class Replace:
     the same commit. `added_deletes` (rewritten delete files) must carry their sequence numbers.
 
     Raises CommitConflictError when a data file to remove is no longer live, or others added a delete for it since
-    `start_snapshot_id`. With `added_deletes` it also raises it when a delete file to remove is no longer live, or a
-    data file got a deletion vector meanwhile for which one is added.
+    `start_snapshot_id`; when an equality delete to remove applies to a data file that others brought since then. With
+    `added_deletes` it also raises it when a delete file to remove is no longer live, or a data file got a deletion
+    vector meanwhile for which one is added.
     """
 
     start_snapshot_id: int | None
@@ -134,6 +135,8 @@ class Replace:
         keeps_number = self.keeps_sequence_number and attempt.metadata.format_version > 1
         ignore_equality = keeps_number and bool(self.added)
         conflicts.check_no_new_deletes(attempt, self.start_snapshot_id, change.removed_data, ignore_equality)
+        equality = [file for file in change.removed_deletes if file.content is Content.EQUALITY_DELETES]
+        conflicts.check_no_old_data(attempt, self.start_snapshot_id, equality)
         if self.added_deletes:
             removed = {(file.path, file.content_offset) for file in change.removed_deletes}
             conflicts.check_no_new_vectors(attempt, self.added_deletes, removed)

@@ -1,4 +1,4 @@
-"""What a rewrite works on: data files, position delete files or manifests, by `lakebed.rewrite.what`."""
+"""What a rewrite works on: data files, delete files of either kind or manifests, by `lakebed.rewrite.what`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lakebed.errors import UsageError
 from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.rewrite.equality_deletes import EqualityDeleteRewrite
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewrite
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
@@ -33,4 +34,7 @@ def rewrite(
         return rewrite_manifests(operations, branch, {**commit, **options}, dry_run)
     if what == "position-deletes":
         return PositionDeleteRewrite.planned(operations, branch, where, options, commit).run(dry_run, engine)
+    if what == "equality-deletes":
+        equality = EqualityDeleteRewrite.planned(operations, branch, where, options, commit, delete_memory)
+        return equality.run(dry_run, engine)
     return IcebergRewrite.planned(operations, branch, where, options, commit, delete_memory).run(dry_run, engine)

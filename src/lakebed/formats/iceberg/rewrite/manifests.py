@@ -37,7 +37,7 @@ SPEC_ID: Option[int | None] = Option(
 )
 WHAT = Option(
     "lakebed.rewrite.what",
-    one_of("data-files", "position-deletes", "manifests"),
+    one_of("data-files", "position-deletes", "equality-deletes", "manifests"),
     "data-files",
     "What a rewrite works on.",
 )

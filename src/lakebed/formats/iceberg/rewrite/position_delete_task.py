@@ -7,14 +7,14 @@ number of its group, so it applies to the same data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakebed.errors import LakebedError
 from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, partition_key
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.deletes import deleted_positions, positions_by_path
+from lakebed.formats.iceberg.rewrite.new_deletes import NewDeletes, remove_delete_files
 from lakebed.formats.iceberg.write.file_sizes import FileSizes
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from lakebed.kernel.arrays import Int64s
@@ -32,14 +32,6 @@ class PositionDeleteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionDeleteResult:
-    """The new delete files of a task. After an error there are none."""
-
-    files: list[DeleteFile] = field(default_factory=list)
-    error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PositionDeleteRunner:
     """The function that runs tasks on an engine. Picklable."""
 
@@ -47,7 +39,7 @@ class PositionDeleteRunner:
     writer: DeleteWriter
     sizes: FileSizes
 
-    def __call__(self, task: PositionDeleteTask) -> PositionDeleteResult:
+    def __call__(self, task: PositionDeleteTask) -> NewDeletes:
         """Write the new delete files of a task; after an error none of them stays."""
         written: list[DeleteFile] = []
         read = {delete.path: delete.size for file in task.inputs for delete in file.deletes}
@@ -60,8 +52,8 @@ class PositionDeleteRunner:
                     self._write_files(task, written)
         except Exception as error:  # noqa: BLE001  # reported to the caller, who cleans up after all tasks
             remove_delete_files(self.files, written)
-            return PositionDeleteResult(error=error)
-        return PositionDeleteResult(written)
+            return NewDeletes(error=error)
+        return NewDeletes(written)
 
     def _vectors(self, task: PositionDeleteTask) -> Iterable[DeleteFile]:
         """A deletion vector per data file."""
@@ -123,11 +115,3 @@ def _even_runs(deletions: Sequence[tuple[FileTask, Int64s]], count: int) -> Iter
                 if run:
                     yield run
                 ends, run = ends[1:], []
-
-
-def remove_delete_files(files: Files, written: Sequence[DeleteFile]) -> None:
-    """Remove new delete files, as far as the store allows; orphan-file removal cleans up any leftovers."""
-    try:
-        files.delete_many({file.path for file in written})
-    except (LakebedError, OSError):
-        return

@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, OptionError
+from lakebed.errors import OptionError
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.commit.kinds import Replace, commit
-from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
@@ -32,13 +30,10 @@ from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, unpartitio
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
+from lakebed.formats.iceberg.rewrite.new_deletes import Replacement
 from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA, Plan, PlannedGroup, plan_groups
-from lakebed.formats.iceberg.rewrite.position_delete_task import (
-    PositionDeleteRunner,
-    PositionDeleteTask,
-    remove_delete_files,
-)
+from lakebed.formats.iceberg.rewrite.position_delete_task import PositionDeleteRunner, PositionDeleteTask
 from lakebed.formats.iceberg.write.file_sizes import FileSizes
 from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
@@ -120,31 +115,15 @@ class PositionDeleteRewrite:
             return result
         files = self.operations.files
         tasks = _tasks(self, self.snapshot)
-        writer = DeleteWriter.of(files, self.metadata, self.granularity)
-        written: list[DeleteFile] = []
-        try:
-            runner = PositionDeleteRunner(files, writer, self.rules.sizes)
-            for task_result in _engine_for(tasks, files, engine or LocalEngine()).map(runner, tasks):
-                written += task_result.files
-                if task_result.error is not None:
-                    raise task_result.error
-        except BaseException:
-            remove_delete_files(files, written)
-            raise
+        runner = PositionDeleteRunner(files, DeleteWriter.of(files, self.metadata, self.granularity), self.rules.sizes)
         removed = [delete for task in tasks for delete in task.deletes]
-        try:
-            kind = Replace(self.snapshot.snapshot_id, tuple(removed), (), tuple(written))
-            options = CommitOptions(self.branch, properties=self.commit_options)
-            instant = commit(self.operations, kind, options).instant
-        except CommitUnknownError:
-            raise
-        except Exception:  # after an interrupt the outcome is unknown: orphan-file removal cleans up any leftovers
-            remove_delete_files(files, written)
-            raise
+        replacement = Replacement(self.operations, self.snapshot.snapshot_id, self.branch, self.commit_options)
+        on = _engine_for(tasks, files, engine or LocalEngine())
+        instant, written = replacement.run(on, runner, tasks, removed)
         return replace(
             result,
             files_after=len(written),
-            bytes_after=sum(map(_bytes, written)),
+            bytes_after=sum(delete.stored_bytes for delete in written),
             instants=(instant,),
             removed_deletes=len(removed),
         )
@@ -304,8 +283,3 @@ def _paths_with_vector(files: Files, metadata: TableMetadata, manifests: BySpec)
         for entries in iter_entries(files, metadata, of_spec):
             paths |= {delete.referenced_data_file or "" for delete in delete_files(entries) if delete.is_vector}
     return paths
-
-
-def _bytes(file: DeleteFile) -> int:
-    """The size of a delete file; of a deletion vector only its own part of the Puffin file."""
-    return file.content_size if file.is_vector and file.content_size is not None else file.size
