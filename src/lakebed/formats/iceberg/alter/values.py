@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg import types as T
 
 from lakebed.errors import SchemaError, UnsupportedError, first_line
-from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type
+from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type, with_all_types
 from lakebed.formats.iceberg.definition import column_type, refuse_newer_type
 
 DEFAULTS_SINCE = 3
@@ -58,9 +58,10 @@ def type_of(given: object, column: str, ids: Iterator[int], version: int, table:
 
 def _named(word: str) -> T.PrimitiveType | None:
     """The primitive type of a name in Iceberg's own spelling."""
-    if word.lower() == "variant":
-        return VariantType()
     for spelling in (word, word.lower()):
+        known = with_all_types({"type": spelling})["type"]
+        if isinstance(known, T.PrimitiveType):
+            return known
         try:
             kind = T.IcebergType.model_validate(spelling)
         except Exception:  # noqa: BLE001  # it raises several kinds of errors for what is no type

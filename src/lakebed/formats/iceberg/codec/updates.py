@@ -13,9 +13,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pyiceberg.schema import Schema
+
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg.codec.json_array import JsonArray
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.schema import with_all_types
 
 TableRequirement = Mapping[str, Any]
 """A `TableRequirement` of the REST specification, as JSON."""
@@ -195,7 +198,9 @@ class _Change:
     def add_schema(self, update: TableUpdate) -> None:
         schema = update["schema"]
         self.document["schemas"] = [*self._schemas(), schema]
-        self.document["last-column-id"] = max(self.document["last-column-id"], update["last-column-id"])
+        highest = Schema.model_validate(with_all_types(schema)).highest_field_id
+        last = update.get("last-column-id", highest)  # later versions of the REST specification leave it out
+        self.document["last-column-id"] = max(self.document["last-column-id"], last, highest)
         self.last["schema"] = schema["schema-id"]
 
     def set_schema(self, update: TableUpdate) -> None:
