@@ -14,6 +14,7 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.paimon.branches import Branches
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import open_store
 from tests.golden import unpack
@@ -150,13 +151,13 @@ def test_a_commit_between_ends_the_fast_forward(make: Make, monkeypatch: pytest.
     table.tag("t")
     table.branch("b", "tag:t")
     lakebed.open(table.location, {"branch": "b"}).write(rows(("a", 2, "branch", 1)))
-    replace = Branches._replace_tags
+    replace = Branches._replace_tags_and_schemas
 
-    def meanwhile(self: Branches, name: str, oldest: int) -> None:
+    def meanwhile(self: Branches, name: str, oldest: Snapshot) -> None:
         lakebed.open(table.location).write(rows(("a", 3, "main", 1)))
         replace(self, name, oldest)
 
-    monkeypatch.setattr(Branches, "_replace_tags", meanwhile)
+    monkeypatch.setattr(Branches, "_replace_tags_and_schemas", meanwhile)
     with pytest.raises(CommitConflictError):
         table.fast_forward("b")
     assert ("a", 3, "main", 1) in contents(table)

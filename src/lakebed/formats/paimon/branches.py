@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.snapshot_json import snapshot_from_json, snapshot_to_json
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json, snapshot_to_json
 from lakebed.formats.paimon.commit.claim import write_earliest, write_hints
 from lakebed.formats.paimon.layout import (
     MAIN_BRANCH,
@@ -116,8 +116,7 @@ class Branches:
         replaced = [number for number in ours if ours[number] != theirs.get(number)]
         self._hint_before(replaced)
         store.delete_in_order(snapshot_path(history.branch, number) for number in sorted(replaced, reverse=True))
-        self._replace_tags(name, oldest.id)
-        self._replace_schemas(name, oldest.schema_id)
+        self._replace_tags_and_schemas(name, oldest)
         for number in sorted(theirs):
             self._put(snapshot_path(history.branch, number), theirs[number])
         numbers = history.snapshot_ids()
@@ -161,21 +160,21 @@ class Branches:
         else:
             store.delete(f"{branch_prefix(branch)}snapshot/{LATEST}")
 
-    def _replace_tags(self, name: str, oldest: int) -> None:
-        """Of the tags of snapshots from `oldest` on, leave those that the other branch has."""
-        store, source = self.history.store, self.history.on_branch(name)
+    def _replace_tags_and_schemas(self, name: str, oldest: Snapshot) -> None:
+        """Of the tags and schemas of snapshots from `oldest` on, leave those that the other branch has. Older schemas
+        are filled in. At each moment a tag that is there has its schema."""
+        history, store, source = self.history, self.history.store, self.history.on_branch(name)
         tags = source.tags()
-        theirs = dict(zip(tags, self._read_together([tag_path(name, tag) for tag in tags]), strict=True))
-        gone = [
-            tag_path(self.history.branch, tag)
-            for tag, snapshot in self.history.tagged().items()
-            if snapshot.id >= oldest and tag not in theirs
-        ]
-        store.delete_many(gone)
-        store.write_many({tag_path(self.history.branch, tag): data for tag, data in theirs.items() if data is not None})
+        bytes_of = dict(zip(tags, self._read_together([tag_path(name, tag) for tag in tags]), strict=True))
+        theirs = {tag: data for tag, data in bytes_of.items() if data is not None}
+        ours = {tag: snapshot for tag, snapshot in history.tagged().items() if snapshot.id >= oldest.id}
+        paths = {tag: tag_path(history.branch, tag) for tag in {*ours, *theirs}}
+        own = dict(zip(ours, self._read_together([paths[tag] for tag in ours]), strict=True))
+        store.delete_many(paths[tag] for tag in ours if theirs.get(tag) != own[tag])
+        self._replace_schemas(name, oldest.schema_id)
+        store.write_many({paths[tag]: data for tag, data in theirs.items() if own.get(tag) != data})
 
     def _replace_schemas(self, name: str, oldest: int) -> None:
-        """Of the schemas from `oldest` on, leave those that the other branch has. Older ones are filled in."""
         branch = self.history.branch
         theirs = self._bytes(name, "schema", lambda number: True)
         ours = self._bytes(branch, "schema", lambda number: True)

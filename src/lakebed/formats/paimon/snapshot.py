@@ -18,7 +18,7 @@ from lakebed.formats.paimon.instants import iso_time, milliseconds
 from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, named, numbered, schema_path, tag_path
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFiles
 from lakebed.kernel.again import LOOKS
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.model.instant import Instant
 
@@ -333,10 +333,12 @@ class History:
     # ---- tags ----
 
     def tag(self, name: str) -> Snapshot:
-        """The snapshot that a tag names. Raises NotInHistoryError when there is no such tag."""
+        """The snapshot that a tag names. NotInHistoryError when there is no such tag, CorruptError when it cannot be
+        read: which files it holds is not known then, so nothing expires, as in Paimon's TagManager."""
         path = tag_path(self.branch, name)
+        todo = f"{RESTORE}, or delete tag {name!r}: while it is there, its files cannot be told from others"
         try:
-            with decoding("a tag cannot be read", table=self.store.location, file=path):
+            with decoding("a tag cannot be read", table=self.store.location, file=path, todo=todo):
                 return snapshot_from_json(self.store.read(path))
         except FileNotFoundError as error:
             raise NotInHistoryError(

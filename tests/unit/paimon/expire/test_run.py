@@ -64,6 +64,24 @@ def test_the_oldest_go_with_what_only_they_need(make: Make) -> None:
         contents(table, as_of=3)
 
 
+def test_a_tag_that_cannot_be_read_holds_everything_until_it_goes(make: Make) -> None:
+    table = filled(make)
+    table.tag("cut", 2)
+    tag = Path(table.location) / "tag" / "tag-cut"
+    tag.write_bytes(tag.read_bytes()[:40])
+    before = files(table)
+    for act in (
+        lambda: table.expire(options=AT_ONCE),
+        lambda: table.rollback(3),
+        lambda: table.expire(options={"lakebed.expire.what": "orphan-files"}),
+    ):
+        with pytest.raises(CorruptError, match=r"tag/tag-cut.*Restore the file from a copy, or delete tag 'cut'"):
+            act()
+    assert files(table) == before
+    table.delete_tag("cut")
+    assert table.expire(options=AT_ONCE).expired == ("1", "2", "3", "4", "5")
+
+
 @pytest.mark.parametrize(
     ("options", "left", "reason"),
     [
