@@ -60,5 +60,6 @@ def test_a_commit_that_the_disk_refuses_is_known_not_to_stand(
         with pytest.raises(NotWrittenError, match="No space left"):
             table.write(rows)
     assert table.read().read_all().num_rows == 0
+    assert not [*(tmp_path / "db.db" / "t").rglob("*.parquet")]
     table.write(rows)
     assert table.read().read_all().num_rows == 1

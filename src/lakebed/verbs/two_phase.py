@@ -17,7 +17,7 @@ from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.redaction import redacting_logger
-from lakebed.verbs.write import TaskWriter, TwoPhaseSink, WritePlan
+from lakebed.verbs.write import TaskWriter, TwoPhaseSink, WritePlan, for_good
 
 _LOG = redacting_logger("lakebed.write")
 
@@ -73,6 +73,12 @@ class TableWriter:
         self._forget(wanted)
         notes, self._notes = self._notes, ()
         return result.with_notes(notes)
+
+    def commit_for_good(self) -> CommitResult:
+        """Publish all messages that are prepared as a batch. When that certainly did not happen, nothing of them
+        stays."""
+        with for_good(self._sink, self._prepared):
+            return self.commit()
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in ascending order, and return how many there

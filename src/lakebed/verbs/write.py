@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lakebed.errors import LakebedError, UsageError
+from lakebed.errors import CommitConflictError, LakebedError, NotWrittenError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
 
@@ -156,9 +156,22 @@ def swept(sink: Sink) -> Iterator[None]:
             sink.sweep()
 
 
+@contextmanager
+def for_good(sink: Sink, messages: Sequence[CommitMessage]) -> Iterator[None]:
+    """A commit that nobody tries again with these messages. When it certainly did not happen, their files are removed;
+    files that cannot be removed stay until orphan-file removal."""
+    try:
+        yield
+    except (CommitConflictError, NotWrittenError):
+        with suppress(LakebedError, OSError):
+            sink.abort(messages)
+        raise
+
+
 def finalize_and_commit(
     sink: Sink, plan: WritePlan, messages: Sequence[CommitMessage], engine: Engine, identifier: int
 ) -> CommitResult:
     """The second half of a write, once all its tasks are done: files of the right size, then one commit."""
     prepared = sink.finalize(plan, messages, engine)
-    return sink.commit(identifier, prepared.messages).with_notes(prepared.notes)
+    with for_good(sink, prepared.messages):
+        return sink.commit(identifier, prepared.messages).with_notes(prepared.notes)

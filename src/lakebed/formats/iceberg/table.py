@@ -73,7 +73,7 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.alter import AlterResult, Change
-from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
+from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
@@ -289,8 +289,8 @@ class IcebergTable(Table):
         """
         with TableWriter(self.sink(Mode.parse(mode), options=options)) as writer:
             writer.write(data)
-            messages = writer.prepare_commit()
-        return writer.commit(BATCH_IDENTIFIER, messages)
+            writer.prepare_commit()
+        return writer.commit_for_good()
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """A writer whose caller decides when to commit. It appends rows; rows with a `_row_kind` are changes by key."""

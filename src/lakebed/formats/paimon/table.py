@@ -55,7 +55,7 @@ from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.alter import AlterResult, Change
-from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
+from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
@@ -225,8 +225,8 @@ class PaimonTable(Table):
         with writer:
             for piece in batches_of(data):
                 writer.write(piece)
-            messages = writer.prepare_commit()
-        return writer.commit(BATCH_IDENTIFIER, messages)
+            writer.prepare_commit()
+        return writer.commit_for_good()
 
     def rewrite(
         self,
