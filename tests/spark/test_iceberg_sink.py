@@ -105,6 +105,20 @@ def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
     assert not list(Path(table.location, "data").glob("lakebed-staging*"))
 
 
+def test_columns_that_come_with_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    rows = "select 1L as ID, 'a' as dt, cast(1 as decimal(10, 2)) as amount"
+    more = spark.sql(f"{rows}, 'x' as note, named_struct('a', 1) as s")
+    lakebed.spark.write(more, table.location, options={"merge-schema": True})
+    deeper = spark.sql(f"{rows}, 'y' as note, named_struct('a', 2L, 'b', true) as s, 5 as n")
+    deeper.write.format("lakebed").mode("append").option("mergeSchema", "true").save(table.location)
+    assert table.schema.names == [*ORDERS.names, "note", "s", "n"]
+    found = table.read(columns=["note", "s", "n"]).read_all().sort_by("note").to_pylist()
+    assert found == [
+        {"note": "x", "s": {"a": 1, "b": None}, "n": None}, {"note": "y", "s": {"a": 2, "b": True}, "n": 5},
+    ]  # fmt: skip
+
+
 def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
     """How Spark's tasks convert a DataFrame that lacks the column. This needs no session."""
     columns = [

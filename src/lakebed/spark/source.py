@@ -185,7 +185,7 @@ class Loaded:
         if self.native is not None and self.native.sink is not None:
             sink = self.native.sink(SinkRequest(self._table_if_any(), self.location, given, self.options, overwrite))
         else:
-            sink = self.table().sink(Mode.OVERWRITE if overwrite else Mode.APPEND)
+            sink = self.table().sink_for(given, Mode.OVERWRITE if overwrite else Mode.APPEND)
         try:
             taken = SinkInput.of(given, sink, self.location)
             return WriteJob(sink, sink.plan(), taken, self.location)

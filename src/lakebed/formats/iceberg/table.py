@@ -18,6 +18,7 @@ from lakebed.errors import (
 )
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.alter.run import alter_table
+from lakebed.formats.iceberg.alter.union import sink_of
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
@@ -65,7 +66,6 @@ from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.formats.iceberg.system_tables.names import system_tables
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
-from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
@@ -277,17 +277,35 @@ class IcebergTable(Table):
         Raises OptionError, UsageError when the mode needs a key and there is none, UnsupportedError for a table that
         lakebed does not write.
         """
+        return self._sink(mode, commit_user, callbacks, options)
+
+    def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> IcebergSink:
+        """The table as the target of rows with these columns. With the option `merge-schema` it is altered first, where
+        it does not have them."""
+        return self._sink(mode, commit_user, rows=rows)
+
+    def _sink(
+        self,
+        mode: Mode,
+        commit_user: str | None = None,
+        callbacks: Sequence[Any] = (),
+        options: Mapping[str, object] = {},
+        rows: pa.Schema | None = None,
+    ) -> IcebergSink:
         loaded = self._to_write()
         given = {**self.options, **option_texts(options)}
-        write = WriteOptions.of(loaded.metadata, given, mode, self.branch_name)
-        return IcebergSink(self.operations, loaded.metadata, write, commit_user, callbacks, loaded)
+        return sink_of(self.operations, loaded, given, mode, self.branch_name, commit_user, callbacks, rows)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert or delete by key (docs/iceberg-sink.md).
 
         Raises SchemaError when rows do not fit. When the write fails, nothing is visible and no file stays.
         """
-        with TableWriter(self.sink(Mode.parse(mode), options=options)) as writer:
+        rows = data.schema if isinstance(getattr(data, "schema", None), pa.Schema) else None
+        if rows is None and hasattr(data, "__arrow_c_stream__"):
+            data = pa.RecordBatchReader.from_stream(data)
+            rows = data.schema
+        with TableWriter(self._sink(Mode.parse(mode), options=options, rows=rows)) as writer:
             writer.write(data)
             writer.prepare_commit()
         return writer.commit_for_good()

@@ -57,7 +57,6 @@ REFUSED: tuple[Option[str], ...] = (
     _refused("end-timestamp", "nothing: use table.changes(until=...)"),
     _refused("scan-task-set-id", "nothing: only Iceberg's own actions have task sets"),
     _refused("rewritten-file-scan-task-set-id", "nothing: only Iceberg's own actions have task sets"),
-    _refused("merge-schema", "false: a write changes no schema", "false", "mergeSchema"),
     _refused("check-nullability", "true: nulls are always checked", "true"),
     _refused("output-spec-id", "nothing: rows are written in the table's current partition spec"),
     _refused("output-sort-order-id", "nothing: rows are written in the table's current sort order"),

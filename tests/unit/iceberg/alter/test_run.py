@@ -10,12 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
 
 import lakebed
 from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError
 from lakebed.formats.iceberg.table import IcebergTable
+from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.small import QUICK, create
 
 DAY = datetime.date(2020, 1, 2)
@@ -183,3 +187,56 @@ def test_a_table_that_only_its_catalog_may_change(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="belongs to a catalog"):
         by_path.alter(lakebed.add_column("a", "int"), dry_run=True)
     assert create(tmp_path / "other").alter(lakebed.set_option("a", "b")).version == "0"
+
+
+@pytest.mark.parametrize("rows_meanwhile", [False, True])
+def test_a_writer_that_waits_while_the_table_is_upgraded_writes_no_position_deletes(
+    tmp_path: Path, rows_meanwhile: bool
+) -> None:
+    table = create(tmp_path / "t", partition_by=())
+    table.alter([lakebed.set_option("write.x", "y")])
+    table.write(pa.table({"id": [1, 2, 3], "p": ["a", "b", "c"]}))
+    options = {"upsert.keys": "id"}
+    writer = lakebed.open(table.location, options=options).writer()
+    writer.write(pa.table({"id": [1], "p": ["z"], "_row_kind": ["+U"]}))
+    messages = writer.prepare_commit()
+    stale = lakebed.open(table.location, options=options).writer()
+    stale.write(pa.table({"id": [2], "p": ["y"], "_row_kind": ["+U"]}))
+    late = stale.prepare_commit()
+    other = lakebed.open(table.location)
+    other.alter(lakebed.set_option("format-version", 3))
+    if rows_meanwhile:
+        other.write(pa.table({"id": [9], "p": ["n"]}))
+    writer.commit(1, messages)
+    nine = [(9, "n")] if rows_meanwhile else []
+    found = table.read().read_all().sort_by("id").to_pylist()
+    assert [(row["id"], row["p"]) for row in found] == [(1, "z"), (2, "b"), (3, "c"), *nine]
+    metadata = table.table_metadata
+    deletes = scan(table.operations.files, metadata, metadata.head()).deletes
+    assert {format for entries in deletes.values() for format in entries["file_format"].to_pylist()} == {"PUFFIN"}
+    other.alter([lakebed.rename_column("id", "old"), lakebed.add_column("id", "long")])
+    with pytest.raises(CommitConflictError, match="altered the key column 'id'"):
+        stale.commit(1, late)
+    assert table.read().read_all().num_rows == len(found)
+
+
+def test_what_pyiceberg_changes_and_what_it_reads(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", 2, "shop:db.t")
+    table.write(pa.Table.from_pylist([ROW], schema=table.schema))
+    theirs = SqlCatalog("shop", uri=f"sqlite:///{tmp_path}/t.db", warehouse=f"file://{tmp_path}/t").load_table("db.t")
+    with theirs.update_schema() as update:
+        update.add_column("more", StringType()).rename_column("f", "g").move_first("p")
+    with theirs.update_spec() as spec:
+        spec.add_field("id", "bucket[4]", "by_id").remove_field("dt_month")
+    with theirs.update_sort_order() as order:
+        order.desc("id", IdentityTransform())
+    table.alter([lakebed.drop_column("dt"), lakebed.add_column("last", "int"), lakebed.set_sort_order("more")])
+    table.write(pa.table({"id": pa.array([2], pa.int32()), "more": ["x"], "last": pa.array([3], pa.int32())}))
+    table.rewrite(options={"rewrite-all": True})
+    names = ["p", "id", "g", "s", "more", "last"]
+    assert table.schema.names == names
+    found = theirs.refresh().scan().to_arrow().sort_by("id").to_pylist()
+    assert found == rows(table) and [row["more"] for row in found] == [None, "x"]
+    with theirs.update_schema() as update:
+        update.add_column("after", StringType())
+    assert table.schema.names == [*names, "after"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.iceberg.alter.plan import Altered, altered, same_schema, spec_key
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.updates import MetadataChange, applied
@@ -37,6 +37,14 @@ def alter_table(operations: TableOperations, changes: object, dry_run: bool = Fa
         return _result(planned, planned.schema.schema_id, ("nothing changes", *planned.notes), dry_run)
     if dry_run:
         return _result(planned, planned.schema.schema_id, planned.notes, dry_run)
+    made, loaded = alter_from(operations, base, wanted)
+    return _result(made, loaded.metadata.current_schema_id, made.notes)
+
+
+def alter_from(operations: TableOperations, base: Loaded, wanted: Sequence[Change]) -> tuple[Altered, Loaded]:
+    """Commit changes that were decided on the metadata `base`, which was just loaded. Returns what was committed, and
+    the metadata after it. Raises what `alter_table` raises."""
+    planned = altered(base.metadata, wanted, operations.name)
     latest = [planned]
 
     def decide(metadata: TableMetadata) -> MetadataChange:
@@ -45,7 +53,7 @@ def alter_table(operations: TableOperations, changes: object, dry_run: bool = Fa
         return latest[-1].requirements, latest[-1].updates
 
     loaded = change_metadata(operations, decide, base=base)
-    return _result(latest[-1], loaded.metadata.current_schema_id, latest[-1].notes)
+    return latest[-1], loaded
 
 
 def _decided_again(

@@ -174,3 +174,22 @@ def _conflict(attempt: Attempt, what: str, *, file: str = "", why: str = "", tod
         why=why,
         todo=todo or "Nothing of this commit is visible. Plan again from the newest snapshot",
     )
+
+
+def check_kinds_of_deletes(attempt: Attempt, deletes: Sequence[DeleteFile]) -> None:
+    """CommitConflictError for position delete files of a table that another writer upgraded to format version 3
+    meanwhile: it takes new deletes of positions only as deletion vectors."""
+    if takes_deletes(attempt.metadata, deletes):
+        return
+    raise CommitConflictError(
+        f"another writer upgraded the table to format version {attempt.metadata.format_version}",
+        table=attempt.metadata.location,
+        why="it takes no position delete files any more, and some were written for it",
+        todo="Do it again",
+    )
+
+
+def takes_deletes(metadata: TableMetadata, deletes: Sequence[DeleteFile]) -> bool:
+    """Whether a table's format version takes these new deletes."""
+    by_position = [file for file in deletes if file.content is Content.POSITION_DELETES and not file.is_vector]
+    return metadata.format_version < 3 or not by_position

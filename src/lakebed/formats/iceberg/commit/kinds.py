@@ -86,6 +86,7 @@ class RowDelta:
 
     def __call__(self, attempt: Attempt) -> Produced:
         """The new snapshot on top of the attempt's head."""
+        conflicts.check_kinds_of_deletes(attempt, self.deletes)
         change = Change(self.added, self.deletes, self.removed, found_on=self.found_on)
         if attempt.head is None or attempt.head.snapshot_id != self.found_on:
             self._check(attempt, change)
@@ -131,6 +132,7 @@ class Replace:
 
     def __call__(self, attempt: Attempt) -> Produced:
         """The new snapshot on top of the attempt's head."""
+        conflicts.check_kinds_of_deletes(attempt, self.added_deletes)
         change = Change(self.added, self.added_deletes, self.removed)
         keeps_number = self.keeps_sequence_number and attempt.metadata.format_version > 1
         ignore_equality = keeps_number and bool(self.added)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.types import NestedField
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
@@ -19,6 +20,7 @@ from lakebed.formats.iceberg.codec.metadata import Document, TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit.attempt import Attempt
+from lakebed.formats.iceberg.commit.conflicts import takes_deletes
 from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, RowDelta
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.message import IcebergMessage, RowDeletes
@@ -46,13 +48,15 @@ class _ReplayedError(LakebedError):
 
 @dataclass(slots=True)
 class Committer:
-    """Commits the messages of one write. `key_schema` has the key columns of changes."""
+    """Commits the messages of one write. `key_schema` has the key columns of changes, `key_fields` are these columns as
+    the table had them when the write began."""
 
     operations: TableOperations
     options: WriteOptions
     user: str
     key_schema: pa.Schema
     callbacks: tuple[CommitCallback, ...] = ()
+    key_fields: tuple[NestedField, ...] = ()
 
     def commit(self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None) -> CommitResult:
         """Commit one snapshot with what the messages wrote. SKIPPED when there is nothing to commit, or on a replay.
@@ -106,6 +110,7 @@ class Committer:
     ) -> RowDeletes:
         """The row-level deletes of changes by key: of rows in the snapshot, and of rows that an earlier message of the
         same commit wrote."""
+        self._refuse_other_keys(metadata)
         deletes = RowDeletes()
         finder = self._finder(metadata, engine)
         later: list[IcebergMessage] = []
@@ -127,6 +132,19 @@ class Committer:
         predicate = parse_where(self.options.filter, predicate_schema(context))
         assert predicate is not None
         return self._finder(metadata, engine).whole_files(ByPredicate(predicate), head)
+
+    def _refuse_other_keys(self, metadata: TableMetadata) -> None:
+        """CommitConflictError where the key columns are no longer those for which rows were written."""
+        now = {field.name: field for field in metadata.schema.fields}
+        for key in self.key_fields:
+            same = now.get(key.name)
+            if same is None or (same.field_id, same.field_type) != (key.field_id, key.field_type):
+                raise CommitConflictError(
+                    f"another writer altered the key column {key.name!r}",
+                    table=metadata.location,
+                    why="it was renamed, dropped or widened since this write began",
+                    todo="Write the rows again",
+                )
 
     def _finder(self, metadata: TableMetadata, engine: Engine) -> RowFinder:
         return RowFinder(self.operations.files, metadata, self.options.granularity, engine)
@@ -199,7 +217,7 @@ class _Producer:
     def _find(self, attempt: Attempt) -> RowDeletes:
         """The deletes for the head of the attempt. Those that were found on another snapshot are discarded."""
         head = attempt.head.snapshot_id if attempt.head is not None else None
-        if self.deletes is not None and self.found_on == head:
+        if self.deletes is not None and self.found_on == head and takes_deletes(attempt.metadata, self.deletes.added):
             return self.deletes
         self.discard()
         attempt.written.forget_new_deletes()

@@ -17,7 +17,7 @@ from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, know
 from lakebed.formats.iceberg.options import OPTIONS as OPENING_OPTIONS
 from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
 from lakebed.kernel.commit.callbacks import NamedCallbacks
-from lakebed.kernel.options import Option, OptionSet, at_least, memory_size, one_of
+from lakebed.kernel.options import Option, OptionSet, at_least, boolean, memory_size, one_of
 from lakebed.kernel.sizing.staging import BUFFER_BYTES
 from lakebed.verbs.write import Mode
 
@@ -83,14 +83,25 @@ GRANULARITY = Option(
     "Whether a position delete file is for a data file or for a partition. Default: the table's property.",
     aliases=("write.delete.granularity",),
 )
+MERGE_SCHEMA = Option(
+    "merge-schema",
+    boolean,
+    False,
+    "Whether the table gets columns that rows bring along, and wider types. It is altered before rows are written.",
+    aliases=("mergeSchema",),
+)
 BUFFER = Option(
     "lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds in memory."
 )
 
 SNAPSHOT_PROPERTY = "snapshot-property."
 """Options with this prefix go into the snapshot's summary."""
+_ALL = (
+    TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, MERGE_SCHEMA, BUFFER,
+    CALLBACKS,
+)  # fmt: skip
 OPTIONS = OptionSet(
-    (TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, BUFFER, CALLBACKS),
+    _ALL,
     "an iceberg table",
     (SNAPSHOT_PROPERTY, CALLBACK_PARAMETERS),
 )
@@ -101,7 +112,8 @@ class WriteOptions:
     """What one write goes by. Sizes are bytes on disk; `buffer` is bytes of rows that a task holds in memory.
 
     `filter` and `static` say what mode overwrite replaces, `keys` are those of the option `upsert.keys`. `summary` goes
-    into the snapshot's summary; `commit_properties` are table properties that the call gives for its commit.
+    into the snapshot's summary; `commit_properties` are table properties that the call gives for its commit. With
+    `merges_schema` the table is altered for columns that it lacks.
     """
 
     mode: Mode
@@ -114,6 +126,7 @@ class WriteOptions:
     filter: str
     keys: tuple[str, ...]
     granularity: str
+    merges_schema: bool
     buffer: int
     callbacks: NamedCallbacks
     summary: Mapping[str, str]
@@ -139,6 +152,7 @@ class WriteOptions:
             predicate,
             options[UPSERT_KEYS],
             options[GRANULARITY] or properties.get("write.delete.granularity", "file"),
+            options[MERGE_SCHEMA] and mode is not Mode.DELETE,
             options[BUFFER],
             named_callbacks(options.raw),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},

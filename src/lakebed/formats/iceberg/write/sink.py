@@ -173,8 +173,9 @@ class IcebergSink:
 
     def _committer(self) -> Committer:
         key_schema = self._target().key_schema
+        key_fields = tuple(field for field in self.metadata.schema.fields if field.name in self.keys)
         callbacks = (*self.callbacks, *self.options.callbacks.made)
-        return Committer(self.operations, self.options, self.commit_user, key_schema, callbacks)
+        return Committer(self.operations, self.options, self.commit_user, key_schema, callbacks, key_fields)
 
     def _target(self) -> TaskTarget:
         metadata, mode = self.metadata, self.options.mode
