@@ -186,7 +186,8 @@ GRID = (
                         "tests/golden/test_paimon_alter.py::", "tests/crash/test_paimon_alter.py::",
                         "tests/interop/test_paimon_catalogs_outside.py::")),
         "iceberg": Cell(("tests/unit/iceberg/alter/test_plan.py::", "tests/unit/iceberg/alter/test_run.py::",
-                         "tests/crash/test_iceberg_alter.py::")),
+                         "tests/crash/test_iceberg_alter.py::", "tests/property/test_iceberg_alter.py::",
+                         "tests/unit/iceberg/alter/test_union.py::")),
     }),
     Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
         "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::", "tests/unit/paimon/catalog/test_rest.py::")),
