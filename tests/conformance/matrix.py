@@ -177,6 +177,10 @@ GRID = (
                         "tests/unit/paimon/test_rollback.py::")),
         "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::")),
     }),
+    Row("files added as they are", "`table.add_files`", {
+        "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",
+                         "tests/interop/test_iceberg_add_files_outside.py::")),
+    }),
     Row("lost and damaged files found and dropped", "`table.repair`", {
         "iceberg": Cell(("tests/unit/iceberg/repair/test_run.py::", "tests/crash/test_iceberg_repair.py::",
                          "tests/interop/test_iceberg_repair_outside.py::")),

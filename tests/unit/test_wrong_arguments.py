@@ -60,6 +60,7 @@ def test_the_verbs_of_a_table(table: Table, odd: Any) -> None:
         lambda: table.tag("x1", odd),
         lambda: table.delete_tag(odd),
         lambda: table.rollback(odd, dry_run=True),
+        lambda: table.add_files(odd, dry_run=True),
         lambda: table.repair(dry_run=True, options=odd),
     ]
     for call in calls:

@@ -124,6 +124,28 @@ class RepairResult:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedPartition:
+    """What was added to one partition: its path, how many files and rows, and their bytes."""
+
+    path: str
+    files: int
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddFilesResult:
+    """What was added, in files and rows, and by partition. `instants` is the commit. After a dry run nothing is
+    changed."""
+
+    files: int
+    rows: int
+    partitions: tuple[AddedPartition, ...] = ()
+    dry_run: bool = False
+    instants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RelocateResult:
     """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
 

@@ -26,6 +26,7 @@ from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import (
+    AddFilesResult,
     ArchiveResult,
     ExpireResult,
     RelocateResult,
@@ -305,6 +306,18 @@ class Table(ABC):
         the changes is made then.
         """
         raise self._lacks("alter")
+
+    def add_files(
+        self, paths: str | Sequence[str], dry_run: bool = False, engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> AddFilesResult:  # fmt: skip
+        """Add files that lie somewhere already to the table, as they are, in one commit.
+
+            table.add_files("/lake/landing/orders")        # a folder in Hive's layout, or a list of files
+
+        A dry run says what would be added to which partition.
+        """
+        raise self._lacks("adding of files")
 
     def repair(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,8 +16,10 @@ from lakebed.errors import (
     ReadWarning,
     TableExistsError,
     UnsupportedError,
+    UsageError,
 )
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.add_files.run import add_files
 from lakebed.formats.iceberg.alter.run import alter_table
 from lakebed.formats.iceberg.alter.union import sink_of
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
@@ -77,7 +80,14 @@ from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RelocateResult, RepairResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import (
+    AddFilesResult,
+    ExpireResult,
+    RelocateResult,
+    RepairResult,
+    RewriteResult,
+    RollbackResult,
+)
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.system_tables import SystemTable
 from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_span, checked_target
@@ -364,6 +374,24 @@ class IcebergTable(Table):
         snapshot, UsageError for one that is no ancestor, CommitConflictError.
         """
         return roll_back(self.operations, self.branch_name, checked_target(to), dry_run)
+
+    def add_files(
+        self, paths: str | Sequence[str], dry_run: bool = False, engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> AddFilesResult:  # fmt: skip
+        """Add Parquet, ORC and Avro files, or all those of folders, in one append. They stay where they are, and belong
+        to the table then.
+
+        Partition values come from paths (`dt=2026-11-01/`), else from the files' metrics where they leave one value.
+        Raises UsageError for files that the table has already, SchemaError for those that do not fit it, and
+        UnsupportedError for a place that the table may not touch (docs/iceberg-add-files.md).
+        """
+        locations = [paths] if isinstance(paths, str | os.PathLike) else paths
+        if not isinstance(locations, Sequence) or not all(isinstance(one, str | os.PathLike) for one in locations):
+            raise UsageError(f"paths is a {type(paths).__name__}", todo="Give a location, or a list of locations")
+        given = {**_properties(self.options), **option_texts(options)}
+        urls = [os.fspath(one) for one in locations]
+        return add_files(self.operations, self.branch_name, urls, given, dry_run, engine)
 
     def repair(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

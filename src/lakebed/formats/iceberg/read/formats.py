@@ -40,10 +40,12 @@ class Piece:
 
 
 class OpenFile:
-    """An open file. `fields` are its top-level fields, `rows` is how many rows it says it has."""
+    """An open file. `fields` are its top-level fields, `rows` is how many rows it says it has. `arrow` is its schema as
+    Arrow has it, None where only decoded rows have it."""
 
     fields: tuple[FileField, ...]
     rows: int
+    arrow: pa.Schema | None = None
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
         """All rows in order, with the columns `wanted` by their numbers, in that order."""
@@ -52,6 +54,8 @@ class OpenFile:
 
 class ParquetData(OpenFile):
     """A Parquet file, whose row groups can be read alone."""
+
+    arrow: pa.Schema
 
     def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
         self._source = source
@@ -64,14 +68,15 @@ class ParquetData(OpenFile):
         )
         self.metadata: pq.FileMetaData = self._file.metadata
         self.rows = self.metadata.num_rows
-        self.arrow: pa.Schema = self._file.schema_arrow
-        self.fields = file_fields(self.arrow, FIELD_ID)
-        self._leaves = _leaves_of(self.arrow)
+        self.arrow = schema = self._file.schema_arrow
+        self.fields = file_fields(schema, FIELD_ID)
+        self._leaves = _leaves_of(schema)
+        self._nested = [_is_nested(field.type) for field in schema]
 
     def leaf(self, column: int) -> int | None:
         """The number of a top-level column's only leaf; None for a nested column."""
         leaves = self._leaves[column]
-        return leaves.start if len(leaves) == 1 and not _is_nested(self.arrow.field(column).type) else None
+        return leaves.start if len(leaves) == 1 and not self._nested[column] else None
 
     def groups_in(self, start: int, end: int) -> list[int]:
         """The row groups that begin at a byte in [start, end)."""
@@ -102,6 +107,7 @@ class OrcData(OpenFile):
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._file = OrcReader(source)
+        self.arrow = self._file.schema
         self._names = list(self._file.schema.names)
         self.rows = self._file.rows
         self.fields = file_fields(self._file.schema, b"iceberg.id")

@@ -25,14 +25,18 @@ from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 
 
 def parquet_metrics(
-    footer: pq.FileMetaData, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode], nans: Mapping[int, int]
-) -> Metrics:
-    """The metrics of a file from its footer. `nans` are the counts of NaN, which a footer does not have."""
+    footer: pq.FileMetaData, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode], nans: Mapping[int, int],
+    places: Sequence[int] | None = None,
+) -> Metrics:  # fmt: skip
+    """The metrics of a file from its footer. `nans` are the counts of NaN, which a footer does not have. `places` are
+    the numbers of the leaves among the file's columns, by default they are all of them, in order."""
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
     bounds = Bounds(leaves, modes)
-    places = list(accumulate([leaf.width for leaf in leaves], initial=0))[:-1]
+    uncounted: set[int] = set()
+    if places is None:
+        places = list(accumulate([leaf.width for leaf in leaves], initial=0))[:-1]
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         for place, leaf in zip(places, leaves, strict=True):
@@ -43,8 +47,9 @@ def parquet_metrics(
                 continue
             stats = chunk.statistics
             values[leaf.id] = values.get(leaf.id, 0) + chunk.num_values
-            if stats is None:
+            if stats is None or not stats.has_null_count:
                 bounds.drop(leaf.id)
+                uncounted.add(leaf.id)
                 continue
             nulls[leaf.id] = nulls.get(leaf.id, 0) + stats.null_count
             if stats.has_min_max:
@@ -52,6 +57,7 @@ def parquet_metrics(
             elif stats.null_count < chunk.num_values and not leaf.is_float:
                 bounds.drop(leaf.id)  # values too long for the footer
     lower, upper = bounds.cut()
+    nulls = {id: count for id, count in nulls.items() if id not in uncounted}
     counted = {leaf.id for leaf in leaves if modes[leaf.id].counts}
     return Metrics(sizes, values, nulls, {id: count for id, count in nans.items() if id in counted}, lower, upper)
 

@@ -1,0 +1,1 @@
+"""Files that lie somewhere already, added to a table as they are."""
