@@ -8,8 +8,9 @@ one fails, since what it was decided on has changed. Properties are set on top o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg.alter.plan import Altered, altered, same_schema, spec_key
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -52,8 +53,15 @@ def alter_from(operations: TableOperations, base: Loaded, wanted: Sequence[Chang
             latest.append(_decided_again(base.metadata, metadata, planned, wanted, operations.name))
         return latest[-1].requirements, latest[-1].updates
 
-    loaded = change_metadata(operations, decide, base=base)
-    return latest[-1], loaded
+    try:
+        loaded = change_metadata(operations, decide, base=base)
+        return latest[-1], loaded
+    except CommitUnknownError:
+        with suppress(LakebedError, FileNotFoundError):
+            now = operations.load()
+            if now.location != base.location and _is_done(base.metadata, now.metadata, planned):
+                return planned, now
+        raise
 
 
 def _decided_again(
@@ -80,8 +88,8 @@ def _numbers(metadata: TableMetadata) -> tuple[int, ...]:
 
 
 def _is_done(before: TableMetadata, now: TableMetadata, planned: Altered) -> bool:
-    """Whether the table is as the alteration makes it: a catalog's client that repeats an unanswered request gets a
-    conflict with itself."""
+    """Whether the table is as the alteration makes it. An unanswered request may have taken effect, and a catalog's
+    client that repeats one gets a conflict with itself."""
     wanted = TableMetadata(applied(before, planned.updates, 0, ""))
     orders = [each.sort_orders[each.default_sort_order_id].fields for each in (wanted, now)]
     return (
