@@ -184,6 +184,23 @@ def test_types_of_version_3() -> None:
     made = after(lakebed.widen("u", "string"), lakebed.widen("dt", "timestamp"), of=made)
     assert (columns(made.schema)["u"], columns(made.schema)["dt"]) == ("string", "timestamp")
     assert change(lakebed.add_column("v", "variant"), of=table(3)).schema.find_field("v")
+    for by in ("dt", "bucket(2, dt)"):
+        moved = after(lakebed.drop_partition_field(by), of=table(3, by))
+        for base in (table(3, by), moved):
+            with pytest.raises(SchemaError, match="'dt' stays a date"):
+                change(lakebed.widen("dt", "timestamp"), of=base)
+    assert after(lakebed.widen("dt", "timestamp"), of=table(3, "month(dt)")).spec.fields
+
+
+def test_metadata_that_counts_too_low() -> None:
+    low = TableMetadata({**table().document, "last-column-id": 3})
+    assert after(lakebed.add_column("a", "int"), of=low).schema.find_field("a").field_id == 14
+
+
+def test_a_spec_whose_source_is_gone_can_be_mended() -> None:
+    fields = [{"source-id": 99, "field-id": 1000, "transform": "identity", "name": "gone"}]
+    broken = TableMetadata({**table().document, "partition-specs": [{"spec-id": 0, "fields": fields}]})
+    assert after(lakebed.drop_partition_field("gone"), of=broken).spec.fields == ()
 
 
 def test_the_name_mapping_and_the_properties_of_columns_follow() -> None:
@@ -234,6 +251,7 @@ def test_a_required_column_comes_only_while_the_table_is_empty() -> None:
         (lakebed.add_column("dt", "int"), SchemaError, "already a column 'dt'"),
         (lakebed.add_column("_file", "int"), SchemaError, "reserved"),
         (lakebed.add_column("n.a", "int"), SchemaError, "has no field 'a'"),
+        (lakebed.add_column(("s.x",), "int"), SchemaError, "would be called 's.x'"),
         (lakebed.add_column("m.key.a", "int"), SchemaError, "keys of"),
         (lakebed.add_column("m.a", "int"), SchemaError, "Go on with 'value'"),
         (lakebed.add_column("a", "int", after="b", before="n"), SchemaError, "two places"),

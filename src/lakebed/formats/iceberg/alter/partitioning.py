@@ -7,7 +7,7 @@ keeps a dropped field as a void transform, since its readers find partition valu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,6 +201,28 @@ def check_spec(spec: PartitionSpec, schema: Schema, table: str) -> None:
                 todo="Drop the partition field first, with lakebed.drop_partition_field",
             )
         check_source(one.transform, by_id[one.source_id], str(one.transform))
+
+
+def check_partition_values(specs: Iterable[PartitionSpec], before: Schema, after: Schema, table: str) -> None:
+    """Raise SchemaError for a date that becomes a timestamp while a spec, the current or an earlier one, has partition
+    values that would be others then."""
+    old = {one.field_id: one for _, one in columns.all_fields(before.fields)}
+    dates = {
+        one.field_id: one.name
+        for _, one in columns.all_fields(after.fields)
+        if one.field_id in old
+        and isinstance(old[one.field_id].field_type, T.DateType)
+        and not isinstance(one.field_type, T.DateType)
+    }
+    for spec in specs:
+        for part in spec.fields:
+            if part.source_id in dates and isinstance(part.transform, IdentityTransform | BucketTransform):
+                raise SchemaError(
+                    f"column {dates[part.source_id]!r} stays a date",
+                    table=table,
+                    why=f"files are partitioned by {part.transform} of it, and a timestamp has other such values",
+                    todo="Add another column, and fill it",
+                )
 
 
 def shared_names(spec: PartitionSpec, schema: Schema) -> set[str]:

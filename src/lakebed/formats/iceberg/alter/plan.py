@@ -17,7 +17,7 @@ from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import LakebedError, OptionError, SchemaError
 from lakebed.formats.iceberg.alter import settings
-from lakebed.formats.iceberg.alter.partitioning import SpecDraft, check_spec, shared_names
+from lakebed.formats.iceberg.alter.partitioning import SpecDraft, check_partition_values, check_spec, shared_names
 from lakebed.formats.iceberg.alter.schema import SchemaDraft
 from lakebed.formats.iceberg.alter.sorting import check_order, sort_fields
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -75,7 +75,7 @@ class _Draft:
         metadata, schema = self.metadata, self.metadata.schema
         self.version = metadata.format_version
         self.columns = SchemaDraft(
-            schema.fields, frozenset(schema.identifier_field_ids), metadata.last_column_id, self.version,
+            schema.fields, frozenset(schema.identifier_field_ids), _last_column_id(metadata), self.version,
             bool(metadata.snapshots), self.table, self.lines, self.notes,
         )  # fmt: skip
         self.partitions = SpecDraft(
@@ -172,6 +172,7 @@ class _Draft:
 
     def _next_spec(self, schema: Schema) -> list[TableUpdate]:
         metadata, fields = self.metadata, self.partitions.fields
+        check_partition_values(metadata.specs.values(), metadata.schema, schema, self.table)
         spec = PartitionSpec(*fields, spec_id=max(metadata.specs) + 1)
         check_spec(spec, schema, self.table)
         shared = shared_names(spec, schema) - shared_names(metadata.spec, metadata.schema)
@@ -208,6 +209,11 @@ class _Draft:
             {"action": "add-sort-order", "sort-order": document},
             {"action": "set-default-sort-order", "sort-order-id": -1},
         ]
+
+
+def _last_column_id(metadata: TableMetadata) -> int:
+    """The highest field id that was ever assigned, also where the metadata counts less than its schemas have."""
+    return max(metadata.last_column_id, *(schema.highest_field_id for schema in metadata.schemas.values()))
 
 
 def same_schema(one: Schema, other: Schema) -> bool:

@@ -67,6 +67,10 @@ class SchemaDraft:
     def schema(self, schema_id: int) -> Schema:
         """The schema after the changes. SchemaError when a column that identifies rows cannot do so any more."""
         self._check_identifiers()
+        names = [_dotted(path) for path in columns.paths(self.fields).values()]
+        double = sorted({name for name in names if names.count(name) > 1})
+        if double:
+            raise SchemaError(f"two columns would be called {double[0]!r}", table=self.table, todo="Rename one of them")
         return Schema(*self.fields, schema_id=schema_id, identifier_field_ids=sorted(self.identifiers))
 
     # ---- changes ----

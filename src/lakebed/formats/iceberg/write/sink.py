@@ -224,7 +224,7 @@ class IcebergSink:
             raise UsageError(
                 f"partition field {dropped[0]!r} uses a column that the table no longer has",
                 table=self.metadata.location,
-                todo="Let the table's engine remove it from the partition spec",
+                todo="Remove it from the partition spec, with lakebed.drop_partition_field",
             )
 
 
