@@ -1,7 +1,12 @@
-"""Arrays: one name per numpy element type, for annotations, and an Arrow column as a single array."""
+"""Arrays: one name per numpy element type, for annotations, and Arrow columns of numpy arrays, of values, of chunks.
+
+`pyarrow.array` and `pyarrow.scalar` import pandas at their first use, since a value might be a pandas object. That
+takes longer than all else in a small read, so `from_numpy` and `from_values` take their place where a process starts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +28,74 @@ TEXTS_ONCE = pa.dictionary(pa.int32(), pa.string())
 """The type of a text column that holds each text once."""
 
 
+def from_numpy(values: AnyArray, nulls: Bools | None = None) -> pa.Array:
+    """Numbers or truth values as an Arrow array, null where `nulls` says. Numbers are not copied: leave them as they
+    are."""
+    valid = None if nulls is None else _bits(~nulls)
+    if values.dtype == np.bool_:
+        return _array(pa.bool_(), len(values), _bits(values), valid)
+    return _array(pa.from_numpy_dtype(values.dtype), len(values), np.ascontiguousarray(values), valid)
+
+
+def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as an Arrow array of a type, None for null: whole numbers, truth values, texts, binaries, and lists of
+    them. Other types are left to `pyarrow.array`."""
+    nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
+    valid = _bits(~nulls) if nulls.any() else None
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        filled = [0 if value is None else value for value in values]
+        numbers = np.array(filled, kind.to_pandas_dtype())
+        return _array(kind, len(values), _bits(numbers) if kind == pa.bool_() else numbers, valid)
+    if not (kind in (pa.string(), pa.binary()) or pa.types.is_list(kind)):
+        return pa.array(values, kind)
+    parts = [() if value is None else value for value in values]
+    if pa.types.is_list(kind):
+        inner = from_values([item for part in parts for item in part], kind.value_type)
+        return _array(kind, len(values), _offsets(parts), valid, children=[inner])
+    texts = [part.encode() if isinstance(part, str) else bytes(part) for part in parts]
+    return _array(kind, len(values), _offsets(texts), valid, b"".join(texts))
+
+
+def to_numpy(column: pa.Array | pa.ChunkedArray) -> AnyArray:
+    """A column as a numpy array, as its own `to_numpy` gives it. That imports pandas, and here only a column with nulls
+    does, or one of other values than numbers and truth values. Numbers are not copied."""
+    array = one_chunk(column)
+    if array.null_count or not (is_number(array.type) or pa.types.is_boolean(array.type)):
+        values: AnyArray = array.to_numpy(zero_copy_only=False)
+        return values
+    data, start, end = array.buffers()[1], array.offset, array.offset + len(array)
+    if data is None:
+        return np.empty(0, array.type.to_pandas_dtype())
+    if pa.types.is_boolean(array.type):
+        flags: Bools = np.unpackbits(np.frombuffer(data, np.uint8), count=end, bitorder="little")[start:].view(np.bool_)
+        return flags
+    numbers: AnyArray = np.frombuffer(data, array.type.to_pandas_dtype(), end)[start:]
+    return numbers
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a type is one of whole or floating numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _bits(flags: Bools) -> UInt8s:
+    return np.packbits(flags, bitorder="little")
+
+
+def _offsets(parts: Sequence[Any]) -> Int32s:
+    return np.cumsum([0, *map(len, parts)]).astype(np.int32)
+
+
+def _array(
+    kind: pa.DataType, length: int, data: AnyArray, valid: AnyArray | None = None, more: bytes | None = None,
+    children: Sequence[pa.Array] = (),
+) -> pa.Array:  # fmt: skip
+    buffers = [None if valid is None else pa.py_buffer(valid), pa.py_buffer(data)]
+    if more is not None:
+        buffers.append(pa.py_buffer(more))
+    return pa.Array.from_buffers(kind, length, buffers, children=children)
+
+
 def whole_columns(table: pa.Table) -> dict[str, pa.Array]:
     """The columns of a table by name, each as one array."""
     return {name: one_chunk(table[name]) for name in table.column_names}
@@ -34,12 +107,12 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else from_values([], column.type)
 
 
 def repeated(text: str, count: int) -> pa.DictionaryArray:
     """A column that has one text in each row, which is held once."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+    return pa.DictionaryArray.from_arrays(from_numpy(np.zeros(count, np.int32)), from_values([text], pa.string()))
 
 
 def with_plain_texts(rows: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy
 
 _GOLDEN = 0.6180339887498949
 
@@ -52,16 +52,16 @@ def with_ties(keys: pa.Table, first: int = 0) -> pa.Table:
 
 def thinned(keys: pa.Table, most: int) -> pa.Table:
     """At most `most` of the keys, evenly chosen from their sorted order, and sorted."""
-    ordered = keys.take(pa.array(sort_order(keys)))
+    ordered = keys.take(from_numpy(sort_order(keys)))
     if len(ordered) <= most:
         return ordered
-    return ordered.take(pa.array((np.arange(most) * len(ordered) + len(ordered) // 2) // most))
+    return ordered.take(from_numpy((np.arange(most) * len(ordered) + len(ordered) // 2) // most))
 
 
 def boundaries(sample: pa.Table, parts: int) -> pa.Table:
     """The first key of each range but the first: `parts - 1` rows of a sample, which need not be sorted."""
-    ordered = sample.take(pa.array(sort_order(sample)))
-    return ordered.take(pa.array(np.arange(1, parts) * len(ordered) // parts))
+    ordered = sample.take(from_numpy(sort_order(sample)))
+    return ordered.take(from_numpy(np.arange(1, parts) * len(ordered) // parts))
 
 
 def range_codes(keys: pa.Table, bounds: pa.Table) -> Int64s:

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from lakebed.kernel.arrays import from_numpy
 from lakebed.kernel.scratch import SpillFile, Stretch
 from lakebed.kernel.sort_keys import boundaries, range_codes, sort_order, thinned, with_ties
 
@@ -49,7 +50,7 @@ def _in_order(rows: pa.Table, order: Keys) -> Iterator[pa.RecordBatch]:
     rows = rows.combine_chunks()
     places = sort_order(order.keys(rows))
     for start in range(0, len(places), _BATCH_ROWS):
-        yield from rows.take(pa.array(places[start : start + _BATCH_ROWS])).combine_chunks().to_batches()
+        yield from rows.take(from_numpy(places[start : start + _BATCH_ROWS])).combine_chunks().to_batches()
 
 
 def _in_ranges(
@@ -68,7 +69,7 @@ def _in_ranges(
                 codes = range_codes(with_ties(order.keys(rows), seen), bounds)
                 seen += len(rows)
                 for code in np.unique(codes).tolist():
-                    rows_in_range = rows.filter(pa.array(codes == code)).combine_chunks()
+                    rows_in_range = rows.filter(from_numpy(codes == code)).combine_chunks()
                     ranges[code].append(second.write(rows_in_range.to_batches(), schema))
         first.close()
         for stretches in ranges:

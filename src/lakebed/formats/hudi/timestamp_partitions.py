@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.formats.hudi import table_options as opt
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk
 from lakebed.kernel.joda.pattern import parse_pattern
 from lakebed.kernel.joda.reading import read_times
 from lakebed.kernel.joda.writing import texts_of
@@ -135,7 +135,7 @@ class TimestampPartitions:
         made = texts(column.drop_null())
         places = pc.cast(pc.cumulative_sum(known.cast(pa.int64())), pa.int64()).to_numpy() - 1
         places = np.where(known.to_numpy(zero_copy_only=False), places, len(made))
-        return pa.concat_arrays([made, texts(self._of_null(column.type))]).take(pa.array(places))
+        return pa.concat_arrays([made, texts(self._of_null(column.type))]).take(from_numpy(places))
 
     def _of_null(self, kind: pa.DataType) -> pa.Array:
         """What stands for null: 1, or the first millisecond after 1970 began, as the first format writes it."""

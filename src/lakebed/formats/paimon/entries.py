@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.paimon.codec.entry_columns import STATS, entry_table, entry_values
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
-from lakebed.kernel.arrays import AnyArray, Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, from_numpy, one_chunk, to_numpy
 
 KeepBuckets = Callable[[Sequence[bytes], Int64s], Bools]
 """Which of some buckets, given by their partitions and their numbers, are wanted."""
@@ -64,16 +64,16 @@ class Entries(Sequence[ManifestEntry]):
 
     def numbers(self, name: str) -> AnyArray:
         """A column of numbers without nulls."""
-        numbers: AnyArray = self.table.column(name).to_numpy()
+        numbers: AnyArray = to_numpy(self.table.column(name))
         return numbers
 
     def kept(self, mask: Bools) -> Entries:
         """The entries where the mask is true."""
-        return self if mask.all() else Entries(self.table.filter(pa.array(mask)))
+        return self if mask.all() else Entries(self.table.filter(from_numpy(mask)))
 
     def at(self, places: Int64s) -> Entries:
         """The entries at these places, in their order."""
-        return Entries(self.table.take(pa.array(places)))
+        return Entries(self.table.take(from_numpy(places)))
 
     def of_kind(self, kind: int) -> Entries:
         """The entries of a kind."""
@@ -90,7 +90,7 @@ class Entries(Sequence[ManifestEntry]):
     def named(self, names: Collection[str]) -> Entries:
         """The entries of files with these names."""
         column = self.table.column("file_name")
-        return self.kept(pc.is_in(column, value_set=pa.array([*names], column.type)).to_numpy())
+        return self.kept(to_numpy(pc.is_in(column, value_set=pa.array([*names], column.type))))
 
     def bucket_counts(self) -> Iterator[tuple[bytes, int]]:
         """Each partition with the numbers of buckets that its entries state, in their order."""
@@ -116,7 +116,7 @@ class Entries(Sequence[ManifestEntry]):
     def partitions(self) -> tuple[Int64s, list[bytes]]:
         """For each entry the place of its partition among the different ones, and these, as they come first."""
         column = one_chunk(self.table.column("partition")).dictionary_encode()
-        return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()
+        return to_numpy(column.indices).astype(np.int64), column.dictionary.to_pylist()
 
     @cached_property
     def buckets(self) -> Buckets:
@@ -157,11 +157,11 @@ class Entries(Sequence[ManifestEntry]):
         if not len(others) or not len(self):
             return self
         names = pc.is_in(self.table.column("file_name"), value_set=one_chunk(others.table.column("file_name")))
-        rows = np.flatnonzero(names.to_numpy())
+        rows = np.flatnonzero(to_numpy(names))
         if not len(rows):
             return self
         columns = [*_IDENTITY]
-        own = self.table.select(columns).take(pa.array(rows))
+        own = self.table.select(columns).take(from_numpy(rows))
         both = Entries(pa.concat_tables([own, others.table.select(columns)]))
         codes = both._identities(_codes(both.table.column("file_name")), np.arange(len(both)))
         mask = np.ones(len(self), np.bool_)
@@ -174,8 +174,8 @@ class Entries(Sequence[ManifestEntry]):
         code: Int64s = names[rows]
         for column in columns:
             code = _paired(code, column[rows].astype(np.int64))
-        table = self.table.select(["extra_files", "embedded_index", "external_path"]).take(pa.array(rows))
-        extra = one_chunk(pc.list_value_length(table["extra_files"])).to_numpy()
+        table = self.table.select(["extra_files", "embedded_index", "external_path"]).take(from_numpy(rows))
+        extra = to_numpy(one_chunk(pc.list_value_length(table["extra_files"])))
         if extra.any():
             code = _paired(code, _codes(pc.binary_join(table["extra_files"], "\0")))
         for name in ("embedded_index", "external_path"):
@@ -202,7 +202,7 @@ def _bounds(place: slice, length: int) -> tuple[int, int, int]:
 
 def _codes(column: pa.ChunkedArray) -> Int64s:
     """A number of each value, equal for equal ones; nulls are equal."""
-    codes: Int64s = one_chunk(column).dictionary_encode("encode").indices.to_numpy().astype(np.int64)
+    codes: Int64s = to_numpy(one_chunk(column).dictionary_encode("encode").indices).astype(np.int64)
     return codes
 
 

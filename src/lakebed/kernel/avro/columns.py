@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.kernel.arrays import Int64s, UInt8s
+from lakebed.kernel.arrays import Int64s, UInt8s, from_numpy
 from lakebed.kernel.decoding import decoding
 
 _LONGEST = 10
@@ -155,7 +155,7 @@ class _Cursor:
         bounds = np.append(np.column_stack([starts, ends]).reshape(-1), len(self.raw))
         kind = pa.large_binary()
         pieces = pa.Array.from_buffers(kind, 2 * len(rows), [None, pa.py_buffer(bounds), pa.py_buffer(self.raw)])
-        values = pieces.take(pa.array(np.arange(0, 2 * len(rows), 2)))
+        values = pieces.take(from_numpy(np.arange(0, 2 * len(rows), 2)))
         return values.cast(pa.large_string()) if is_text else values
 
     def _pass_over(self, kind: Mapping[str, Any], rows: Int64s, space: str, depth: int) -> None:

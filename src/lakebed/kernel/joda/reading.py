@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.kernel import clock
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy
 from lakebed.kernel.joda.calendar import dates_of, days_of
 from lakebed.kernel.joda.pattern import MONTHS, WEEKDAYS, Field, Token, parse_pattern
 
@@ -50,7 +50,7 @@ def read_times(texts: pa.StringArray, patterns: Sequence[str]) -> LocalTimes:
         if not len(at):
             break
         tokens = parse_pattern(pattern, reads=True)
-        fits, times = _read(texts.take(pa.array(at)), tokens)
+        fits, times = _read(texts.take(from_numpy(at)), tokens)
         taken = at[fits]
         local[taken], offsets[taken], zoned[taken] = times.local, times.offsets, times.zoned
         open_[taken] = False
@@ -68,7 +68,7 @@ def _read(texts: pa.StringArray, tokens: tuple[Token, ...]) -> tuple[Bools, Loca
     expression = "".join(_expression(tokens, place) for place in range(len(tokens)))
     found = pc.extract_regex(texts, f"(?s)^(?P<all>{expression})$")
     fits: Bools = found.is_valid().to_numpy(zero_copy_only=False)
-    found = found.filter(pa.array(fits))
+    found = found.filter(from_numpy(fits))
     values = {field.letter: _values(field, pc.struct_field(found, name)) for name, field in fields.items()}
     times, possible = _times(values, len(found))
     _check(found, possible)

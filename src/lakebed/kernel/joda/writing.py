@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy
 from lakebed.kernel.joda.calendar import dates_of, days_of
 from lakebed.kernel.joda.pattern import MONTHS, WEEKDAYS, Field, Token
 
@@ -30,7 +30,7 @@ def texts_of(local: Int64s, offsets: Int64s, tokens: tuple[Token, ...]) -> pa.St
         whole, at = np.unique(whole, return_inverse=True)
         offsets = np.zeros(len(whole), np.int64)
     texts = _distinct(whole * step, offsets, tokens)
-    return pa.array(texts, pa.string()).take(pa.array(at.reshape(-1)))
+    return pa.array(texts, pa.string()).take(from_numpy(at.reshape(-1)))
 
 
 def _distinct(local: Int64s, offsets: Int64s, tokens: tuple[Token, ...]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakebed.kernel.arrays import Int32s, Int64s
+from lakebed.kernel.arrays import Int32s, Int64s, to_numpy
 
 
 def distinct(columns: Sequence[pa.Array]) -> tuple[Int32s, Int32s]:
@@ -18,7 +18,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Int32s, Int32s]:
         if column.null_count == len(column):  # a single value, whatever its type
             continue
         encoded = column.dictionary_encode(null_encoding="encode")
-        indices = encoded.indices.to_numpy().astype(np.int64)
+        indices = to_numpy(encoded.indices).astype(np.int64)
         codes = codes * max(1, len(encoded.dictionary)) + indices
         if len(columns) > 1:  # keep codes small, so that no product overflows
             _, codes = np.unique(codes, return_inverse=True)

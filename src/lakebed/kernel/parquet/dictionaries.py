@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.kernel.arrays import from_numpy
+
 _SAMPLE = 512
 
 
@@ -17,7 +19,7 @@ def repeating_columns(table: pa.Table) -> list[str]:
     not.
     """
     step = max(1, len(table) // _SAMPLE)
-    sample = table.take(pa.array(np.arange(0, len(table), step)))
+    sample = table.take(from_numpy(np.arange(0, len(table), step)))
     paths = []
     for field in table.schema:
         column = sample.column(field.name)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, to_numpy
 from lakebed.kernel.predicates.facts import Answer, Facts, Known
 from lakebed.kernel.predicates.tree import Call, Column, Node, Opaque
 
@@ -53,7 +53,7 @@ def _constants(sources: Sequence[Facts], count: int) -> tuple[pa.Array, Bools]:
     for facts in sources:
         if pa.types.is_floating(facts.lower.type) or (pa.types.is_null(facts.lower.type) and facts.values.any()):
             continue
-        equal: Bools = pc.fill_null(pc.equal(facts.lower, facts.upper), False).to_numpy(zero_copy_only=False)
+        equal: Bools = to_numpy(pc.fill_null(pc.equal(facts.lower, facts.upper), False))
         has_one = ((equal & ~facts.nulls & ~facts.nans) & facts.values) | ~facts.values
         if pa.types.is_null(values.type):
             values = values.cast(facts.lower.type)
@@ -71,6 +71,6 @@ def _evaluated(node: Node, names: Sequence[str], columns: Sequence[pa.Array], ce
     rows = pa.Table.from_arrays([*(column.take(chosen) for column in columns), chosen], [*names, place_name])
     true, false = np.zeros(len(certain), np.bool_), np.zeros(len(certain), np.bool_)
     expression = node.to_arrow()
-    true[rows.filter(expression)[place_name].to_numpy()] = True
-    false[rows.filter(~expression)[place_name].to_numpy()] = True
+    true[to_numpy(rows.filter(expression)[place_name])] = True
+    false[to_numpy(rows.filter(~expression)[place_name])] = True
     return true, false

@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.kernel.arrays import from_values
+
 AND, OR = "and_kleene", "or_kleene"
 _SHOWN_VALUES = 10
 _INFIX = {
@@ -232,9 +234,10 @@ class Opaque(Node):
         return Opaque, (self.expression, self.names)
 
 
-UNKNOWN = Literal(pa.scalar(None, pa.bool_()))
+_TRUTH = from_values([None, True, False], pa.bool_())
+UNKNOWN = Literal(_TRUTH[0])
 """The truth value that is neither true nor false."""
-TRUE, FALSE = Literal(pa.scalar(True)), Literal(pa.scalar(False))
+TRUE, FALSE = Literal(_TRUTH[1]), Literal(_TRUTH[2])
 
 
 def all_of(*nodes: Node) -> Node:

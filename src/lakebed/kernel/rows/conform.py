@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, first_line
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import one_chunk, to_numpy
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _KIND_EXTRA = {ROW_KIND_COLUMN: pa.string()}
@@ -75,7 +75,7 @@ def describe_row(columns: Sequence[pa.Array], names: Sequence[str], row: int) ->
 def _conform_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Array:
     given = one_chunk(column)
     if not field.nullable and given.null_count:
-        row = int(np.flatnonzero(given.is_null().to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(to_numpy(given.is_null()))[0])
         raise SchemaError(
             f"column {field.name!r} may not be null, but {given.null_count} rows have no value",
             table=table,

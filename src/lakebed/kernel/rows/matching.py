@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s, UInt64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, UInt64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.murmur import hash_bytes
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -21,7 +21,7 @@ def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
     """Which rows of each table have an equal partner in the other. Both tables have the same schema."""
     left, right = (table.combine_chunks() for table in (before, after))
     rows, partners = _pairs(row_hashes(left), row_hashes(right))
-    same = rows_equal(left.take(pa.array(rows)), right.take(pa.array(partners)))
+    same = rows_equal(left.take(from_numpy(rows)), right.take(from_numpy(partners)))
     masks = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
     masks[0][rows[same]] = True
     masks[1][partners[same]] = True
@@ -60,7 +60,7 @@ def rows_equal(left: pa.Table, right: pa.Table) -> Bools:
 
 def _equal(left: pa.Array, right: pa.Array) -> Bools:
     left, right = _plain(left), _plain(right)
-    nulls, other_nulls = (array.is_null().to_numpy(zero_copy_only=False) for array in (left, right))
+    nulls, other_nulls = (to_numpy(array.is_null()) for array in (left, right))
     if pa.types.is_null(left.type):
         return np.ones(len(left), np.bool_)
     if pa.types.is_struct(left.type):
@@ -72,7 +72,7 @@ def _equal(left: pa.Array, right: pa.Array) -> Bools:
     elif pa.types.is_floating(left.type):
         same = np.equal(_bits(left), _bits(right))
     else:
-        same = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
+        same = to_numpy(pc.fill_null(pc.equal(left, right), False))
     equal: Bools = np.where(nulls | other_nulls, nulls & other_nulls, same)
     return equal
 
@@ -105,7 +105,7 @@ def _numbers(array: pa.Array) -> UInt64s:
         hashes = (high << np.uint64(32)) | low
     else:
         hashes = _bits(array)
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    nulls = to_numpy(array.is_null())
     return np.where(nulls, _NULL, hashes)
 
 
@@ -117,7 +117,7 @@ def _list_numbers(array: pa.Array) -> UInt64s:
         counts = lengths[rows]
         starts = np.cumsum(counts) - counts
         place = np.arange(counts.sum()) - np.repeat(starts, counts)
-        items = _mixed(_numbers(_items(array.take(pa.array(rows)))) + place.astype(np.uint64))
+        items = _mixed(_numbers(_items(array.take(from_numpy(rows)))) + place.astype(np.uint64))
         hashes[rows] += np.add.reduceat(items, starts)
     return hashes
 
@@ -126,7 +126,7 @@ def _bits(array: pa.Array) -> UInt64s:
     """The bits of fixed-width values as numbers. All NaN have the same bits."""
     kind = array.type
     if pa.types.is_floating(kind):
-        values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        values = to_numpy(pc.fill_null(array, 0.0)).astype(np.float64)
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
     if pa.types.is_decimal(kind):
         words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, kind.byte_width // 8)
@@ -136,7 +136,7 @@ def _bits(array: pa.Array) -> UInt64s:
         array = array.cast(pa.int8())
     elif not pa.types.is_integer(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: UInt64s = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    numbers: UInt64s = to_numpy(pc.fill_null(array, 0)).astype(np.int64).view(np.uint64)
     return numbers
 
 
@@ -154,7 +154,7 @@ def _plain(array: pa.Array) -> pa.Array:
 def _lengths(array: pa.Array) -> Int64s:
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets).astype(np.int64) if len(array) else np.empty(0, np.int64)
-    lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    lengths[to_numpy(array.is_null())] = 0
     return lengths
 
 

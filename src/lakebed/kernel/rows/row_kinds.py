@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
-from lakebed.kernel.arrays import Bools, Int8s, one_chunk
+from lakebed.kernel.arrays import Bools, Int8s, one_chunk, to_numpy
 from lakebed.kernel.rows.conform import describe_row
 from lakebed.model.rowkind import ROW_KIND_COLUMN, SHORT_NAMES, RowKind
 
@@ -66,7 +66,7 @@ class RowKindRule:
             column = column.dictionary_decode()
         places = pc.index_in(pc.utf8_upper(column.cast(pa.string())), pa.array(list(_TEXTS)))
         if places.null_count:
-            row = int(np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False))[0])
+            row = int(np.flatnonzero(to_numpy(places.is_null()))[0])
             columns = [one_chunk(data.column(k)) for k in key if k in data.schema.names]
             raise SchemaError(
                 f"row kind {column[row].as_py()!r} in column {name!r}",
@@ -74,5 +74,5 @@ class RowKindRule:
                 why=f"row {row}{' has ' + describe_row(columns, key, row) if columns else ''}",
                 todo=f"Row kinds are {', '.join(SHORT_NAMES)}, I, U and D, in any case, and never null",
             )
-        codes: Int8s = _CODES[places.to_numpy()]
+        codes: Int8s = _CODES[to_numpy(places)]
         return codes

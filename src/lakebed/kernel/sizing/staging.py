@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy
 
 BUFFER_BYTES = 64 << 20
 """How many bytes of Arrow data a task buffers before it stages them."""
@@ -181,7 +181,7 @@ class Stager:
         codes = groups.codes
         rows = rows.combine_chunks()
         if groups.order is not None:
-            rows, codes = rows.take(pa.array(groups.order)), codes[groups.order]
+            rows, codes = rows.take(from_numpy(groups.order)), codes[groups.order]
         self._append(rows, codes, groups.buckets)
 
     def _append(self, rows: pa.Table, codes: Int64s, buckets: Sequence[Hashable]) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.arrays import Bools, UInt8s, UInt32s
+from lakebed.kernel.arrays import Bools, UInt8s, UInt32s, from_numpy
 from lakebed.kernel.decoding import RESTORE, decoding
 
 _HEAD = struct.Struct(">iibi")
@@ -113,7 +113,7 @@ class FilterBuilder:
             for part in self._parts:
                 known |= part[places].all(axis=0)
             missing[rows] = ~known
-        self.add(keys.filter(pa.array(missing)))
+        self.add(keys.filter(from_numpy(missing)))
 
     def add(self, keys: pa.StringArray) -> None:
         """Add keys."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
-from lakebed.kernel.arrays import Bools, one_chunk
+from lakebed.kernel.arrays import Bools, from_numpy, one_chunk
 from lakebed.kernel.avro.container import avro_long
 from lakebed.kernel.avro.encode import encode_records
 
@@ -58,7 +58,7 @@ def _items(
     schema = pa.schema([pa.field(str(n), column.type, nullable) for n, (column, nullable) in enumerate(columns)])
     table = pa.Table.from_arrays([column for column, _ in columns], schema=schema)
     if not wanted.all():
-        table = table.filter(pa.array(wanted))
+        table = table.filter(from_numpy(wanted))
     arrays = [one_chunk(column) for column in table.columns]
     return encode_records(pa.RecordBatch.from_arrays(arrays, schema=schema))
 

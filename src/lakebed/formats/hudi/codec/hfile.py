@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.arrays import from_numpy
 from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.inflate import INFLATED_BYTES, inflated
 
@@ -207,7 +208,9 @@ def _entries(content: bytes | memoryview) -> pa.RecordBatch:
     ends = pa.py_buffer(np.append(bounds, np.int32(end) if len(bounds) else np.int32(0)).astype(np.int32))
     pieces = pa.BinaryArray.from_buffers(pa.binary(), len(bounds), [None, ends, pa.py_buffer(content)])
     first = np.arange(0, len(bounds), 4)
-    return pa.RecordBatch.from_arrays([pieces.take(pa.array(first)), pieces.take(pa.array(first + 2))], schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pieces.take(from_numpy(first)), pieces.take(from_numpy(first + 2))], schema=_SCHEMA
+    )
 
 
 def _index_entries(content: bytes | memoryview, count: int) -> list[IndexEntry]:

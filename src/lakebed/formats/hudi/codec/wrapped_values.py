@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy
 from lakebed.kernel.avro.columns import Choice
 
 _V1_SCALE = 15
@@ -147,7 +147,7 @@ def _of_type(
     if pa.types.is_integer(kind) and wrapper in (Wrapper.INT, Wrapper.LONG) and name in _NUMBERS:
         return pa.array(values[here], pa.int64()).cast(kind)
     if pa.types.is_string(kind) and wrapper is Wrapper.STRING and name in (ValueType.V1, ValueType.STRING):
-        return values.take(pa.array(here)).cast(kind)
+        return values.take(from_numpy(here)).cast(kind)
     if pa.types.is_boolean(kind) and wrapper is Wrapper.BOOLEAN and name in (ValueType.V1, ValueType.BOOLEAN):
         return pa.array(values[here])
     if pa.types.is_date32(kind) and wrapper in (Wrapper.INT, Wrapper.DATE, Wrapper.LOCAL_DATE) and name in _DAYS:
@@ -158,7 +158,7 @@ def _of_type(
             return pa.array(values[here]).cast(pa.timestamp(unit)).cast(kind)
     if pa.types.is_decimal128(kind) and wrapper in (Wrapper.BYTES, Wrapper.DECIMAL):
         written = _decimal_type(name, info, rows[here])
-        return None if written is None else _decimals(values.take(pa.array(here)), written).cast(kind)
+        return None if written is None else _decimals(values.take(from_numpy(here)), written).cast(kind)
     return None
 
 
@@ -166,7 +166,7 @@ def _decimal_type(name: ValueType, info: pa.Array | None, rows: Int64s) -> pa.Da
     """The type of unscaled numbers, None where they are not of one known type."""
     if name is ValueType.V1:
         return _DECIMAL
-    texts = info.take(pa.array(rows)).unique().to_pylist() if info is not None else []
+    texts = info.take(from_numpy(rows)).unique().to_pylist() if info is not None else []
     if name is not ValueType.DECIMAL or len(texts) != 1 or not texts[0]:
         return None
     return pa.decimal128(38, int(texts[0].partition(",")[2]))

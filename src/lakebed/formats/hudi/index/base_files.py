@@ -21,7 +21,7 @@ from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.formats.hudi.write.tagging import Tagged
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
@@ -44,12 +44,12 @@ class BaseFileIndex:
         codes = np.full(len(rows), -1, np.int64)
         groups: list[FileSlice] = []
         partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
-        keys, of_row = one_chunk(rows.column(RECORD_KEY)), partitions.indices.to_numpy()
+        keys, of_row = one_chunk(rows.column(RECORD_KEY)), to_numpy(partitions.indices)
         names = partitions.dictionary.to_pylist()
         opened = self.files.opened(names)
         for number, partition in enumerate(names):
             at = np.flatnonzero(of_row == number)
-            wanted = keys.take(pa.array(at)) if len(names) > 1 else keys
+            wanted = keys.take(from_numpy(at)) if len(names) > 1 else keys
             for file_slice, places in opened.find(self.files.slices.get(partition, ()), wanted):
                 codes[at[places]] = len(groups)
                 groups.append(file_slice)
@@ -97,7 +97,7 @@ class OpenBaseFiles:
             candidates = ((each, every) for each in slices)
         for file_slice, at in candidates:
             if file_slice.base is not None:
-                wanted = keys if len(at) == len(keys) else keys.take(pa.array(at))
+                wanted = keys if len(at) == len(keys) else keys.take(from_numpy(at))
                 places = self._found(file_slice, wanted)
                 if len(places):
                     yield file_slice, at[places]
@@ -120,22 +120,22 @@ class OpenBaseFiles:
                 inside = pc.and_(
                     pc.greater_equal(keys.cast(pa.binary()), least), pc.less_equal(keys.cast(pa.binary()), greatest)
                 )
-                candidates = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+                candidates = np.flatnonzero(to_numpy(inside))
             text = footer.get(b"org.apache.hudi.bloomfilter")
             if text and 0 < len(candidates) * _FILTERED_SHARE <= file.metadata.num_rows:
                 kind = footer.get(b"hoodie_bloom_filter_type_code", b"SIMPLE").decode()
-                candidates = candidates[parse_filter(text, kind).may_have(keys.take(pa.array(candidates)))]
+                candidates = candidates[parse_filter(text, kind).may_have(keys.take(from_numpy(candidates)))]
             if not len(candidates):
                 return candidates
-            subset = keys.take(pa.array(candidates)).dictionary_encode()  # a write may bring a key more than once
+            subset = keys.take(from_numpy(candidates)).dictionary_encode()  # a write may bring a key more than once
             distinct = subset.dictionary
             found = np.zeros(len(distinct), bool)
             groups = _groups_with(file, distinct)
             wanted = [*self.stored.columns]
             for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=wanted, use_threads=False):
-                places = pc.index_in(self.stored.keys(batch), value_set=distinct).drop_null().to_numpy()
+                places = to_numpy(pc.index_in(self.stored.keys(batch), value_set=distinct).drop_null())
                 found[places] = True
-            hits: Int64s = candidates[found[subset.indices.to_numpy()]]
+            hits: Int64s = candidates[found[to_numpy(subset.indices)]]
             return hits
 
 

@@ -24,7 +24,7 @@ from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.staged_rows import deletes_in
 from lakebed.formats.hudi.write.tagging import Tagged
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.java import string_hashes
 
 _ALIKE = "-0000-0000-0000-000000000000-0"
@@ -52,7 +52,7 @@ class BucketIndex:
         partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
         paths = partitions.dictionary.to_pylist()
         counts = np.array([self.rules.count(path) for path in paths], np.int64)
-        of_row = partitions.indices.to_numpy()
+        of_row = to_numpy(partitions.indices)
         numbers = bucket_numbers(one_chunk(rows.column(RECORD_KEY)), self.hashed, counts[of_row])
         most = int(counts.max(initial=1))
         places = of_row.astype(np.int64) * most + numbers
@@ -75,9 +75,9 @@ class BucketIndex:
 def without_lost_deletes(rows: pa.Table, codes: Int64s, groups: Sequence[FileSlice]) -> Tagged:
     """Rows with their file groups, `groups[code]`, without deletes from groups that are still to be made."""
     new = np.array([group.base is None and not group.logs for group in groups], bool)
-    lost = new[codes] & np.asarray(deletes_in(rows).to_numpy()) if len(codes) else np.zeros(0, bool)
+    lost = new[codes] & np.asarray(to_numpy(deletes_in(rows))) if len(codes) else np.zeros(0, bool)
     if lost.any():
-        rows, codes = rows.filter(pa.array(~lost)), codes[~lost]
+        rows, codes = rows.filter(from_numpy(~lost)), codes[~lost]
     return Tagged(rows, codes, tuple(groups))
 
 

@@ -21,7 +21,7 @@ from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.tagging import Tagged
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, one_chunk, to_numpy
 from lakebed.kernel.keys.xxhash import hash_bytes
 
 
@@ -38,7 +38,7 @@ class ConsistentIndex:
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row, which may be a new one. Deletes of buckets without a file group are left out."""
         partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
-        of_row = partitions.indices.to_numpy()
+        of_row = to_numpy(partitions.indices)
         hashes = ring_hashes(one_chunk(rows.column(RECORD_KEY)), self.hashed)
         codes = np.zeros(len(rows), np.int64)
         groups: list[FileSlice] = []

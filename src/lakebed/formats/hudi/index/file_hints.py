@@ -23,7 +23,7 @@ from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS
 from lakebed.formats.hudi.metadata_table.opened import UNUSABLE, MetadataTable, maintains
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, read_statistics
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 
 _AT_ONCE = 16
 """Of so many files filters are held together: one has up to half a megabyte."""
@@ -74,7 +74,7 @@ class OpenHints:
         while chunk := list(itertools.islice(ranged, _AT_ONCE)):
             for (file_slice, places), bloom in zip(chunk, self._of([each for each, _ in chunk]), strict=True):
                 if bloom is not None:
-                    places = places[bloom.may_have(keys.take(pa.array(places)))]
+                    places = places[bloom.may_have(keys.take(from_numpy(places)))]
                 if len(places):
                     yield file_slice, places
 
@@ -91,7 +91,7 @@ class OpenHints:
                 yield file_slice, every
                 continue
             inside = pc.and_(pc.greater_equal(keys, least), pc.less_equal(keys, greatest))
-            places = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+            places = np.flatnonzero(to_numpy(inside))
             if len(places):
                 yield file_slice, places
 

@@ -28,7 +28,7 @@ from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.formats.hudi.write.stored_keys import StoredKeys
 from lakebed.formats.hudi.write.tagging import Tagged
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk, to_numpy
 
 Finder = Callable[[pa.StringArray], Iterator[tuple[FileSlice, Int64s]]]
 """Gives the file slices that have some keys, each with the places of those that it has."""
@@ -75,7 +75,7 @@ class GlobalIndex:
         """Which of the rows at some places have a key that the slice's merged rows have, and of which that row has the
         greater ordering value."""
         ordering = self.reader.rules.ordering
-        keys = one_chunk(rows.column(RECORD_KEY)).take(pa.array(places))
+        keys = one_chunk(rows.column(RECORD_KEY)).take(from_numpy(places))
         wanted = keys.unique()
         columns = list(dict.fromkeys((*self.stored.columns, *ordering)))
         merged = self.reader.open(SlicePaths.of(file_slice), tuple(columns))
@@ -86,11 +86,11 @@ class GlobalIndex:
         stored = pa.Table.from_batches(parts, parts[0].schema)
         stored = stored.filter(pc.is_in(self.stored.keys(stored), value_set=wanted))  # at once: it hashes all keys
         at = pc.index_in(keys, value_set=self.stored.keys(stored))
-        live[:] = at.is_valid().to_numpy(zero_copy_only=False)
+        live[:] = to_numpy(at.is_valid())
         if ordering and live.any():
             rules = self.reader.rules
             theirs = [one_chunk(stored.column(name)).take(at.drop_null()) for name in ordering]
-            mine = [one_chunk(rows.column(name)).take(pa.array(places[live])) for name in ordering]
+            mine = [one_chunk(rows.column(name)).take(from_numpy(places[live])) for name in ordering]
             newer[live] = is_greater(rules.comparable(theirs), rules.comparable(mine))
         return live, newer
 
@@ -110,13 +110,13 @@ class _Placed:
     @classmethod
     def none(cls, rows: pa.Table) -> _Placed:
         count = len(rows)
-        changed = one_chunk(rows.column(KIND)).to_numpy() == ROW
+        changed = to_numpy(one_chunk(rows.column(KIND))) == ROW
         return cls(rows, np.full(count, -1, np.int64), np.zeros(count, bool), np.zeros(count, bool), changed, [])
 
     def names_other(self, file_slice: FileSlice, places: Int64s) -> Bools:
         """Which rows name another partition than that of a slice."""
-        named = one_chunk(self.rows.column(PARTITION_PATH)).take(pa.array(places))
-        other: Bools = pc.not_equal(named, file_slice.partition).to_numpy(zero_copy_only=False)
+        named = one_chunk(self.rows.column(PARTITION_PATH)).take(from_numpy(places))
+        other: Bools = to_numpy(pc.not_equal(named, file_slice.partition))
         return other
 
     def put(self, file_slice: FileSlice, places: Int64s, other: Bools, newer: Bools) -> None:
@@ -138,11 +138,11 @@ class _Placed:
         stay = self.elsewhere & self.changed & self.newer
         move = self.elsewhere & self.changed & ~stay
         kept = ~stay
-        rows = self._named(self.elsewhere & ~self.changed).filter(pa.array(kept))
+        rows = self._named(self.elsewhere & ~self.changed).filter(from_numpy(kept))
         codes = np.where(move, -1, self.codes)[kept]
         if not move.any():
             return Tagged(rows, codes, tuple(self.slices))
-        gone = self._named(self.elsewhere).filter(pa.array(move))
+        gone = self._named(self.elsewhere).filter(from_numpy(move))
         at = gone.schema.get_field_index(KIND)
         gone = gone.set_column(at, gone.schema.field(at), pa.array(np.full(len(gone), DELETE_ALWAYS, np.int8)))
         return Tagged(pa.concat_tables([rows, gone]), np.concatenate([codes, self.codes[move]]), tuple(self.slices))

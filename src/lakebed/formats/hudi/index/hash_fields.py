@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, to_numpy
 
 _VALUE = "[^,]*(?:,[^:]*)?"
 """The text of a column that is cut where it ends: no colon follows its first comma."""
@@ -47,10 +47,10 @@ class HashFields:
         if whole.all():
             return
         rows = np.flatnonzero(~whole)
-        left = keys.take(pa.array(rows))
+        left = keys.take(from_numpy(rows))
         pattern = ",".join(f"{_literal(name)}:(?P<k{at}>{_VALUE})" for at, name in enumerate(self.record_keys))
         groups = pc.extract_regex(left, f"(?s)^{pattern}$")
-        regular = groups.is_valid().to_numpy(zero_copy_only=False)
+        regular = to_numpy(groups.is_valid())
         columns = [pc.struct_field(groups, at) for at in range(len(self.record_keys))]
         if self.by_all_releases:
             cut = ~regular
@@ -62,13 +62,13 @@ class HashFields:
             yield (
                 rows[regular],
                 [
-                    _plain(column.filter(pa.array(regular)))
+                    _plain(column.filter(from_numpy(regular)))
                     for name, column in zip(self.record_keys, columns, strict=True)
                     if name in self.fields
                 ],
             )
         odd = np.flatnonzero(~regular)
-        for row, key in zip(rows[odd], left.take(pa.array(odd)).to_pylist(), strict=True):  # no real key is like this
+        for row, key in zip(rows[odd], left.take(from_numpy(odd)).to_pylist(), strict=True):  # no real key is like this
             yield np.array([row]), [pa.array([text], pa.string()) for text in _cut(key, self.fields)]
 
     def _refuse(self, keys: pa.StringArray, which: Bools) -> None:
@@ -101,7 +101,7 @@ def _cut(key: str, fields: Sequence[str]) -> list[str | None]:
 
 
 def _taken(keys: pa.StringArray, which: Bools) -> tuple[Int64s, Sequence[pa.Array]]:
-    return np.flatnonzero(which), [keys if which.all() else keys.filter(pa.array(which))]
+    return np.flatnonzero(which), [keys if which.all() else keys.filter(from_numpy(which))]
 
 
 def _plain(texts: pa.StringArray) -> pa.StringArray:
@@ -113,7 +113,7 @@ def _plain(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _has(texts: pa.StringArray, part: str) -> Bools:
-    found: Bools = pc.match_substring(texts, part).to_numpy(zero_copy_only=False)
+    found: Bools = to_numpy(pc.match_substring(texts, part))
     return found
 
 

@@ -17,7 +17,7 @@ from lakebed.formats.hudi.metadata_table.opened import UNUSABLE, maintains
 from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX, RecordIndex
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 
 _REMEDY = (
     "Write with hoodie.index.type GLOBAL_SIMPLE and hoodie.metadata.enable false: that ends the metadata table, and "
@@ -40,11 +40,11 @@ class RecordIndexKeys:
         table does not have: its rows may be in any other.
         """
         located = self._located(keys)
-        known = np.flatnonzero(located.column("file_id").is_valid().to_numpy(zero_copy_only=False))
+        known = np.flatnonzero(to_numpy(located.column("file_id").is_valid()))
         if not len(known):
             return
         groups = {(each.partition, each.file_id): each for some in self.slices.values() for each in some}
-        of_key, pairs = _distinct(located.take(pa.array(known)))
+        of_key, pairs = _distinct(located.take(from_numpy(known)))
         for number, (partition, file_id) in enumerate(pairs):
             file_slice = groups.get((partition, file_id))
             if file_slice is None:
@@ -88,7 +88,7 @@ def record_index_of(state: TableState) -> RecordIndex | None:
 def _distinct(located: pa.Table) -> tuple[Int64s, list[tuple[str, str]]]:
     """A number for each row's partition and file id, and these by number."""
     names = [one_chunk(located.column(name)).dictionary_encode() for name in ("partition", "file_id")]
-    partitions, ids = (name.indices.to_numpy().astype(np.int64) for name in names)
+    partitions, ids = (to_numpy(name.indices).astype(np.int64) for name in names)
     pairs, of_row = np.unique(partitions * len(names[1].dictionary) + ids, return_inverse=True)
     count = max(1, len(names[1].dictionary))
     texts = [

@@ -17,7 +17,7 @@ from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.merge.ordering import is_greater
 from lakebed.formats.hudi.merge.rules import MergeRules
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def reappeared(merged: MergedLog, later: BaseRows, commit_times: pa.Array, rules
     winner = merged.winner[keys]
     hidden = merged.beats_base[keys] | ~_is_newer(later.ordering, rows, merged, winner, rules)
     written = merged.entries.values(COMMIT_TIME, winner)
-    same = pc.fill_null(pc.equal(written, commit_times.take(pa.array(rows))), False).to_numpy()
+    same = to_numpy(pc.fill_null(pc.equal(written, commit_times.take(from_numpy(rows))), False))
     back[rows] = hidden & ~(same & ~merged.deleted[keys])
     return back
 
@@ -117,14 +117,14 @@ def reappeared(merged: MergedLog, later: BaseRows, commit_times: pa.Array, rules
 def _matches(merged: MergedLog, base: BaseRows) -> tuple[Bools, Int64s, Int64s]:
     """Which base rows have a key of the log, as a mask and as indices, and the indices of those keys in the log."""
     matches = pc.index_in(base.keys, value_set=merged.keys)
-    hit = matches.is_valid().to_numpy(zero_copy_only=False)
-    return hit, np.flatnonzero(hit), matches.drop_null().to_numpy().astype(np.int64)
+    hit = to_numpy(matches.is_valid())
+    return hit, np.flatnonzero(hit), to_numpy(matches.drop_null()).astype(np.int64)
 
 
 def _is_newer(
     ordering: Sequence[pa.Array], rows: Int64s, merged: MergedLog, entries: Int64s, rules: MergeRules
 ) -> Bools:
     """Which of some base rows have greater ordering values than one log entry each."""
-    taken = [column.take(pa.array(rows)) for column in ordering]
-    theirs = [column.take(pa.array(entries)) for column in merged.entries.ordering]
+    taken = [column.take(from_numpy(rows)) for column in ordering]
+    theirs = [column.take(from_numpy(entries)) for column in merged.entries.ordering]
     return is_greater(rules.comparable(taken), rules.comparable(theirs))

@@ -31,7 +31,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.merge.log_entries import LogEntries
 from lakebed.formats.hudi.merge.ordering import LOWEST, order_codes
 from lakebed.formats.hudi.merge.rules import MergeRules
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class MergedLog:
 def merge_log(entries: LogEntries, rules: MergeRules) -> MergedLog:
     """The winner of each key among the log's entries."""
     encoded = entries.keys.dictionary_encode()
-    key_of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    key_of = to_numpy(encoded.indices).astype(np.int64, copy=False)
     count = len(encoded.dictionary)
     codes = order_codes(rules.comparable(entries.ordering) if rules.ordering else (), entries.count)
     hides_base = np.full(count, not rules.ordering)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.hudi.layout import COMMIT_TIME
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class LogEntries:
         table = self.rows.table
         rows = one_chunk(table.column(COMMIT_TIME)) if COMMIT_TIME in table.column_names else None
         rows = rows if rows is not None else pa.nulls(table.num_rows, pa.string())
-        return pa.concat_arrays([rows, self.delete_instants]).take(pa.array(entries))
+        return pa.concat_arrays([rows, self.delete_instants]).take(from_numpy(entries))
 
     def ordering_values(self, entries: Int64s) -> tuple[pa.Array, ...]:
         """The ordering values of some entries, one array per field, null for deletes without one."""
@@ -140,7 +140,7 @@ class LogEntries:
     def in_log_order(self, rows: pa.Table, deletes: pa.Table) -> pa.Table:
         """Tables with one row per data row and per delete of delete blocks, as one table in the order of the log."""
         order = np.argsort(self.positions, kind="stable")
-        return pa.concat_tables([rows, deletes]).take(pa.array(order))
+        return pa.concat_tables([rows, deletes]).take(from_numpy(order))
 
 
 def _concat(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:

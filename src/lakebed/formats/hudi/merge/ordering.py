@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, to_numpy
 
 LOWEST = np.iinfo(np.int64).min
 """The order code of null, below that of every value."""
@@ -37,17 +37,17 @@ def _field_codes(column: pa.Array) -> Int64s:
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         width = pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
         numbers = column.cast(width).cast(pa.int64())
-        codes: Int64s = pc.fill_null(numbers, LOWEST).to_numpy(zero_copy_only=False)
+        codes: Int64s = to_numpy(pc.fill_null(numbers, LOWEST))
         return codes
     if pa.types.is_floating(kind):
         # Adding 0.0 makes -0.0 equal to 0.0; then a double's bits, negative ones flipped, sort as the double does.
-        values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
+        values = to_numpy(pc.fill_null(column.cast(pa.float64()), 0.0)) + 0.0
         bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
         ordered = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
         ordered = np.where(np.isnan(values), np.iinfo(np.int64).max, ordered)
-        return np.where(column.is_valid().to_numpy(zero_copy_only=False), ordered, LOWEST)
+        return np.where(to_numpy(column.is_valid()), ordered, LOWEST)
     dense = pc.rank(column, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())
-    return np.where(column.is_valid().to_numpy(zero_copy_only=False), dense.to_numpy(), LOWEST)
+    return np.where(to_numpy(column.is_valid()), to_numpy(dense), LOWEST)
 
 
 def is_greater(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
@@ -76,5 +76,5 @@ def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
 
 
 def _bools(values: Any) -> Bools:
-    flags: Bools = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    flags: Bools = to_numpy(pc.fill_null(values, False))
     return flags

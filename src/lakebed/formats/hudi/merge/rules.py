@@ -18,7 +18,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.schema import MISSING, writer_schema
 from lakebed.formats.hudi.codec.timestamps import bare_unit, mislabelled_units
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, to_numpy
 
 _MODEL = "org.apache.hudi.common.model."
 _PAYLOADS = (_MODEL, "com.uber.hoodie.common.model.")
@@ -66,7 +66,7 @@ class MergeRules:
             kept = pc.equal(column, pa.scalar(self.unavailable).cast(column.type))
         else:
             return None
-        gaps: Bools = np.asarray(pc.fill_null(kept, False).to_numpy(zero_copy_only=False))
+        gaps: Bools = np.asarray(to_numpy(pc.fill_null(kept, False)))
         return gaps if gaps.any() else None
 
     def comparable(self, ordering: Sequence[pa.Array]) -> list[pa.Array]:

@@ -21,6 +21,7 @@ from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS
 from lakebed.formats.hudi.metadata_table.named import REBUILD
 from lakebed.formats.hudi.metadata_table.opened import Image, MetadataTable
 from lakebed.formats.hudi.slices import FileSlice
+from lakebed.kernel.arrays import from_numpy
 
 _GROUP = re.compile(r"^bloom-filters-(\d{4})-\d+$")
 
@@ -54,7 +55,7 @@ class BloomFilters:
         found: list[BloomFilter | None] = [None] * len(files)
         for number in np.unique(of_file).tolist():
             places = np.flatnonzero(of_file == number)
-            wanted = keys.take(pa.array(places))
+            wanted = keys.take(from_numpy(places))
             for image in self._read(number):
                 entries = entries_around(image, wanted.to_pylist())
                 mine = entries.only(pc.is_in(entries.keys, value_set=wanted))

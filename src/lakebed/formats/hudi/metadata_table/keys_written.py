@@ -26,13 +26,13 @@ from lakebed.formats.hudi.metadata_table.grouped import NotKeptError, groups_of,
 from lakebed.formats.hudi.metadata_table.record_index import NO_INDEX, RECORD_INDEX, RecordIndex, halves_of
 from lakebed.formats.hudi.metadata_table.records import GroupRecords
 from lakebed.formats.hudi.metadata_table.target import Target
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_values, one_chunk
 from lakebed.kernel.avro.encode import encode_datums
 
 BLOOM_FILTERS = "bloom_filters"
 _HEAD = struct.Struct(">iibi")
 _MILLIS = 17
-_NOTHING = pa.array([], pa.binary())
+_NOTHING = from_values([], pa.binary())
 
 
 def bloom_filters_of(target: Target, instant: str, change: MetadataChange) -> list[GroupRecords]:

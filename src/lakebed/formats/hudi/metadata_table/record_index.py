@@ -25,6 +25,7 @@ from lakebed.formats.hudi.metadata_table.entries import Entries, entries_in, key
 from lakebed.formats.hudi.metadata_table.named import REBUILD
 from lakebed.formats.hudi.metadata_table.opened import MetadataTable
 from lakebed.formats.hudi.slices import FileSlice
+from lakebed.kernel.arrays import from_numpy
 
 RECORD_INDEX = "record_index"
 NO_INDEX = -1
@@ -55,7 +56,7 @@ class RecordIndex:
             at = np.flatnonzero(of_key == number)
             if not len(at):
                 continue
-            wanted = keys.take(pa.array(at)).cast(pa.binary())
+            wanted = keys.take(from_numpy(at)).cast(pa.binary())
             for entries in self._entries(file_slice, wanted):
                 hits = pc.index_in(wanted, value_set=entries.keys)
                 mine = at[hits.is_valid().to_numpy(zero_copy_only=False)]
@@ -101,7 +102,7 @@ def _file_ids(info: Mapping[str, Any], count: int) -> pa.Array:
     whole = np.asarray(info["fileIdEncoding"]) != 0 if "fileIdEncoding" in info else np.zeros(count, np.bool_)
     halves = np.column_stack([info[name].filled(NO_INDEX) for name in ("fileIdHighBits", "fileIdLowBits", "fileIndex")])
     combined, of_row = np.unique(halves, axis=0, return_inverse=True)
-    made = pa.array([_file_id(*map(int, each)) for each in combined], pa.string()).take(pa.array(of_row.reshape(-1)))
+    made = pa.array([_file_id(*map(int, each)) for each in combined], pa.string()).take(from_numpy(of_row.reshape(-1)))
     if not whole.any():
         return made
     return pc.if_else(pa.array(whole), info["fileId"].texts().cast(pa.string()), made)

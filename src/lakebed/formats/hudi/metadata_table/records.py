@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.codec.metadata_records import RecordType, decode_records, encode_records
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.opened import Image
+from lakebed.kernel.arrays import from_values
 
 FILES = "files"
 FILES_GROUP = "files-0000-0"
@@ -25,7 +26,7 @@ NO_PARTITION = "."
 
 Sizes = dict[str, tuple[int, bool]]
 """Files by name: their bytes, and whether they are gone."""
-_NOTHING = pa.array([], pa.binary())
+_NOTHING = from_values([], pa.binary())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

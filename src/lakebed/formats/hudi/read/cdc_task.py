@@ -28,7 +28,7 @@ from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader, written_by
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk, to_numpy
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
@@ -206,10 +206,10 @@ class RowChanges:
             replaced = batch.filter(matches.is_valid())
             if rows is not None and replaced.num_rows:
                 matching = matches.drop_null()
-                updated[matching.to_numpy()] = True
+                updated[to_numpy(matching)] = True
                 yield ChangedRows(self._of_slice(change, replaced), self._of_slice(change, rows.take(matching)))
         if rows is not None and not updated.all():
-            yield ChangedRows(None, self._of_slice(change, rows.filter(pa.array(~updated))))
+            yield ChangedRows(None, self._of_slice(change, rows.filter(from_numpy(~updated))))
 
     def _matched(
         self, batches: Iterator[pa.RecordBatch], keys: pa.Array, alive: pa.Array
@@ -287,9 +287,9 @@ class FullChangesTask:
                 count = changed.before.num_rows
                 alternating = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
                 kinds = pa.array([RowKind.UPDATE_BEFORE.short, RowKind.UPDATE_AFTER.short]).take(
-                    pa.array(np.tile([0, 1], count))
+                    from_numpy(np.tile([0, 1], count))
                 )
-                yield from self._with_kinds(both.take(pa.array(alternating)).combine_chunks().to_batches()[0], kinds)
+                yield from self._with_kinds(both.take(from_numpy(alternating)).combine_chunks().to_batches()[0], kinds)
 
     def _out(self, rows: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
         yield from self._with_kinds(rows, pa.repeat(pa.scalar(kind.short), rows.num_rows))

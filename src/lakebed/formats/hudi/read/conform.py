@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.errors import SchemaError
 from lakebed.formats.hudi.codec.internal_schema import SAME_NAMES, Path, Renames
 from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, stored_as
+from lakebed.kernel.arrays import from_values
 
 
 def conform(
@@ -204,9 +205,12 @@ def _map(source: pa.MapArray, target: pa.MapType, path: Path, written: _Written)
     return pa.Array.from_buffers(target, len(plain), plain.buffers()[:2], children=[converted], offset=plain.offset)
 
 
+_ZERO = from_values([0], pa.int32())
+
+
 def _offsets(lists: Any) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    lengths = pc.fill_null(pc.list_value_length(lists), _ZERO[0]).cast(pa.int32())
+    return pa.concat_arrays([_ZERO, pc.cumulative_sum(lengths)])
 
 
 def _mask(source: pa.Array) -> pa.BooleanArray | None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.hudi.merge.rules import MergeRules
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, to_numpy
 
 IS_DELETED = "_hoodie_is_deleted"
 OPERATION = "_hoodie_operation"
@@ -32,5 +32,5 @@ def marked_deletes(rows: pa.Table | pa.RecordBatch, rules: MergeRules) -> Bools 
         marks = marker if marks is None else pc.or_(marks, marker)
     if marks is None:
         return None
-    flags: Bools = marks.to_numpy(zero_copy_only=False) if isinstance(marks, pa.Array) else marks.to_numpy()
+    flags: Bools = to_numpy(marks)
     return flags if flags.any() else None

@@ -19,7 +19,7 @@ from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.delete_rows import OrderingBranch, natural_order, ordering_column
 from lakebed.formats.hudi.codec.log import LogBlock
 from lakebed.formats.hudi.merge.log_entries import LogDeletes
-from lakebed.kernel.arrays import Bools, one_chunk
+from lakebed.kernel.arrays import Bools, one_chunk, to_numpy
 from lakebed.kernel.scratch import Scratch
 
 _SINGLE = tuple(ordering_column(branch) for branch in OrderingBranch if branch.name not in ("NULL", "ARRAY"))
@@ -50,7 +50,7 @@ def read_deletes(block: LogBlock, types: Sequence[OrderingType], scratch: Scratc
             why=first_line(error),
             todo="Compact the table with its own engine, then read it again",
         ) from error
-    natural: Bools = natural_order(deletes).to_numpy(zero_copy_only=False)
+    natural: Bools = to_numpy(natural_order(deletes))
     count = deletes.num_rows
     return LogDeletes(
         positions=np.arange(position, position + count),

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import OLD_NULL_PARTITION, PARTITION_METADATA, partition_values
+from lakebed.kernel.arrays import to_numpy
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
@@ -172,7 +173,7 @@ class Keeping:
         A text in the path can be the beginning of a value that holds slashes.
         """
         lower = pa.array([self.columns.beginning(folder, field) for folder in folders], field.type)
-        unknown = lower.is_null().to_numpy(zero_copy_only=False)
+        unknown = to_numpy(lower.is_null())
         known = Facts.constant(lower, unknown)
         if not pa.types.is_string(field.type):
             return known

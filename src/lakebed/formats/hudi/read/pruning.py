@@ -29,7 +29,7 @@ from lakebed.formats.hudi.metadata_table.statistics import (
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.timeline.active import View
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk, to_numpy
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.tree import Node
@@ -134,11 +134,11 @@ def _facts(found: Statistics, keys: Sequence[bytes], of_thing: Int64s, count: in
     """What is known of each of `count` things, which have the statistics of these keys together: `of_thing` says whose
     each key is. Nothing is known of a thing that lacks one of them."""
     places = pc.index_in(pa.array(keys, pa.binary()), value_set=found.keys)
-    missing: Bools = places.is_null().to_numpy(zero_copy_only=False)
-    at: Int64s = places.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    missing: Bools = to_numpy(places.is_null())
+    at: Int64s = to_numpy(places.fill_null(0)).astype(np.int64)
     values = found.values[at] & ~missing
     taken = pa.array(at)
-    unbounded = pc.or_(pc.is_null(found.lower), pc.is_null(found.upper)).to_numpy(zero_copy_only=False)[at]
+    unbounded = to_numpy(pc.or_(pc.is_null(found.lower), pc.is_null(found.upper)))[at]
     unknown = np.zeros(count, np.bool_)
     np.logical_or.at(unknown, of_thing, missing | (values & unbounded))
     anything, nulls = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
@@ -155,7 +155,7 @@ def _facts(found: Statistics, keys: Sequence[bytes], of_thing: Int64s, count: in
     )
     ends = rows.group_by("thing").aggregate([("lower", "min"), ("upper", "max")])
     order = np.full(count, -1)
-    order[one_chunk(ends["thing"]).to_numpy()] = np.arange(len(ends))
+    order[to_numpy(one_chunk(ends["thing"]))] = np.arange(len(ends))
     take = pa.array(order, mask=(order < 0) | unknown)
     lower, upper = one_chunk(ends["lower_min"]).take(take), one_chunk(ends["upper_max"]).take(take)
     return Facts(lower, upper, nulls, anything, np.zeros(count, np.bool_))

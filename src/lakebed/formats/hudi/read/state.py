@@ -33,11 +33,11 @@ from lakebed.formats.hudi.metadata_table.read import FILES, keeps_listing, liste
 from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
 from lakebed.formats.hudi.read.partitions import Keeping, PartitionColumns, list_partitions
-from lakebed.formats.hudi.savepoints import find_savepoint
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, timeline_from, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.formats.hudi.timeline.column_history import newest_history
+from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint
 from lakebed.formats.hudi.timeline.undone import undone_before_start
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant

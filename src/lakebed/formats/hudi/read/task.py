@@ -32,7 +32,7 @@ from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.unmerged import rows_in_log_order, with_operation
 from lakebed.formats.hudi.timeline.active import Blocks
-from lakebed.kernel.arrays import TEXTS_ONCE, Bools, with_plain_texts
+from lakebed.kernel.arrays import TEXTS_ONCE, Bools, from_numpy, with_plain_texts
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.tree import Call, Column, Literal, Node
 from lakebed.kernel.predicates.where import both
@@ -235,7 +235,7 @@ class MergedSlice:
         merged, entries = self.merged, self.merged.entries
         keys = np.flatnonzero(merged.deleted & ~self._used)
         winners = merged.winner[keys]
-        return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
+        return merged.keys.take(from_numpy(keys)), entries.instants(winners), entries.ordering_values(winners)
 
     def kept_and_lost(self) -> tuple[pa.Array, pa.Array]:
         """The keys of the log that the rows have, and those that they do not. Call it after `rows`."""
@@ -253,7 +253,7 @@ class MergedSlice:
 
     def new_keys(self) -> pa.Array:
         """The keys of the log that the base file does not have. Call it after `rows`."""
-        return pa.array([], pa.string()) if self.merged is None else self.merged.keys.filter(pa.array(~self._met))
+        return pa.array([], pa.string()) if self.merged is None else self.merged.keys.filter(from_numpy(~self._met))
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many keys the log added to the base file, changed in it and deleted from it, and how many it has. Call it
@@ -319,7 +319,7 @@ class MergedSlice:
         """Base rows without those that a marker column marks as deletes."""
         for batch in batches:
             deleted = marked_deletes(batch, self.reader.rules) if self.reader.rules.marker_column else None
-            yield batch if deleted is None else batch.filter(pa.array(~deleted))
+            yield batch if deleted is None else batch.filter(from_numpy(~deleted))
 
     def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
         """Hold base rows against the log, and mark the keys of the log that need no row of their own any more."""
@@ -331,11 +331,11 @@ class MergedSlice:
     def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
         """The rows of a base batch that stay, then those that are combined with the log."""
         self.kept += int(np.count_nonzero(merge.keep)) + int(np.count_nonzero(merge.newer))
-        kept = batch if merge.keep.all() else batch.filter(pa.array(merge.keep))
+        kept = batch if merge.keep.all() else batch.filter(from_numpy(merge.keep))
         if kept.num_rows:
             yield kept
         if len(merge.combined):
-            rows = pa.Table.from_batches([batch.take(pa.array(merge.combined))])
+            rows = pa.Table.from_batches([batch.take(from_numpy(merge.combined))])
             combined = combine(merged, with_plain_texts(rows), merge, self.reader.rules)
             combined = conform_to_table(combined, self.target).combine_chunks()
             yield from self._of_log(combined.to_batches())

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.merge.log_entries import LogRows
 from lakebed.formats.hudi.read.delete_markers import OPERATION
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, from_values, one_chunk
 from lakebed.model.rowkind import RowKind
 
 _KINDS = {
@@ -26,8 +26,8 @@ _KINDS = {
     "-D": RowKind.DELETE,
 }
 """Texts of `HoodieOperation`."""
-_TEXTS = pa.array(list(_KINDS), pa.string())
-_SHORT = pa.array([kind.short for kind in _KINDS.values()], pa.string())
+_TEXTS = from_values(list(_KINDS), pa.string())
+_SHORT = from_values([kind.short for kind in _KINDS.values()], pa.string())
 
 
 def with_operation(target: pa.Schema) -> pa.Schema:
@@ -38,7 +38,7 @@ def with_operation(target: pa.Schema) -> pa.Schema:
 def row_kinds(rows: LogRows) -> pa.Array:
     """The row kind of each data row. The rows have a schema of `with_operation`."""
     deleted = rows.deleted if rows.deleted is not None else np.zeros(rows.table.num_rows, bool)
-    plain = pa.array([RowKind.INSERT.short, RowKind.DELETE.short]).take(pa.array(deleted.astype(np.int64)))
+    plain = pa.array([RowKind.INSERT.short, RowKind.DELETE.short]).take(from_numpy(deleted.astype(np.int64)))
     operations = one_chunk(rows.table.column(OPERATION))
     return pc.coalesce(_SHORT.take(pc.index_in(operations, value_set=_TEXTS)), plain)
 

@@ -35,6 +35,7 @@ from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.log_file import data_block, delete_block, pieces
 from lakebed.formats.hudi.write.stored_keys import StoredKeys
+from lakebed.kernel.arrays import from_numpy
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
@@ -134,7 +135,7 @@ class LogCompactor:
         content = [data_block(self.target, part, header) for part in pieces(rows, self.target.options.block_bytes)]
         if len(gone):
             stored = StoredKeys.of(self.target.config, self.target.schema)
-            keys = stored.spelled(merged.keys.take(pa.array(gone)))
+            keys = stored.spelled(merged.keys.take(from_numpy(gone)))
             ordering = merged.entries.ordering_values(merged.winner[gone])
             folders = pa.repeat(pa.scalar(partition), len(gone))
             content.append(delete_block(self.target, keys, folders, ordering, header))

@@ -32,7 +32,7 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask
 from lakebed.formats.hudi.write.base_file import BaseFileWriter
 from lakebed.formats.hudi.write.files import new_token
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk
 from lakebed.kernel.sorting import sorted_batches
 
 
@@ -74,7 +74,7 @@ class Resizer:
             return
         places = places_of(ring_hashes(one_chunk(batch.column(RECORD_KEY)), self.hashed), ring)
         for place in np.unique(places).tolist():
-            yield place, batch.filter(pa.array(places == place))
+            yield place, batch.filter(from_numpy(places == place))
 
 
 def children_of(plan: ClusteringPlan) -> dict[int, tuple[HashingNode, ...]]:

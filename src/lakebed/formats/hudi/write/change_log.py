@@ -27,7 +27,7 @@ from lakebed.formats.hudi.merge.base_rows import BaseMerge
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.task import MergedSlice
 from lakebed.formats.hudi.write.files import FileTarget
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk, to_numpy
 
 _MODE = "hoodie.table.cdc.supplemental.logging.mode"
 _TEXT = ["null", "string"]
@@ -42,7 +42,7 @@ class WatchedSlice(MergedSlice):
 
     def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
         if not merge.keep.all():
-            self.hidden.append(batch.filter(pa.array(~merge.keep)))
+            self.hidden.append(batch.filter(from_numpy(~merge.keep)))
         return super()._merge(batch, merge, merged)
 
     def _of_log(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -98,7 +98,7 @@ class ChangeLog:
         hidden, new_rows = (merged.hidden, merged.new) if merged is not None else ([], [])
         before, after = self._together(hidden), self._together([*new_rows, *self._new])
         old, new = one_chunk(before.column(RECORD_KEY)), one_chunk(after.column(RECORD_KEY))
-        found = pc.fill_null(pc.index_in(old, value_set=new), -1).to_numpy().astype(np.int64)
+        found = to_numpy(pc.fill_null(pc.index_in(old, value_set=new), -1)).astype(np.int64)
         firsts = np.zeros(len(old), bool)
         firsts[np.unique(found, return_index=True)[1]] = True
         found[~firsts] = -1  # of several rows of a key, one is updated and the others go

@@ -27,7 +27,7 @@ from lakebed.formats.hudi.write.base_file import REPEATING, BaseFileWriter, KeyC
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
-from lakebed.kernel.arrays import Int8s, one_chunk
+from lakebed.kernel.arrays import Int8s, from_numpy, one_chunk, to_numpy
 
 
 def create_group(
@@ -127,17 +127,17 @@ def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> I
 def _live(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
     if KIND not in batch.schema.names:
         return batch
-    kinds = one_chunk(batch.column(KIND)).to_numpy()
-    return batch if not kinds.any() else batch.filter(pa.array(kinds == ROW))
+    kinds = to_numpy(one_chunk(batch.column(KIND)))
+    return batch if not kinds.any() else batch.filter(from_numpy(kinds == ROW))
 
 
 def _merged(target: FileTarget, reader: SliceReader, incoming: pa.Table) -> MergedLog:
     """The incoming rows as a merged log of the slice."""
     incoming = incoming.combine_chunks()
-    kinds: Int8s = one_chunk(incoming.column(KIND)).to_numpy()
+    kinds: Int8s = to_numpy(one_chunk(incoming.column(KIND)))
     rules = reader.rules
     always = kinds == DELETE_ALWAYS
-    rows = incoming.filter(pa.array(~always)) if always.any() else incoming
+    rows = incoming.filter(from_numpy(~always)) if always.any() else incoming
     left = kinds[~always]
     columns = [
         rows.column(field.name) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
@@ -155,7 +155,7 @@ def _merged(target: FileTarget, reader: SliceReader, incoming: pa.Table) -> Merg
     )
     blocks = []
     if always.any():
-        keys = one_chunk(row_keys(incoming.filter(pa.array(always)), reader.keys))
+        keys = one_chunk(row_keys(incoming.filter(from_numpy(always)), reader.keys))
         ordering = tuple(pa.nulls(len(keys), target.file_schema.field(name).type) for name in rules.ordering)
         natural = np.full(len(keys), True)
         blocks.append(LogDeletes(positions[always], keys, ordering, natural, pa.repeat(target.instant, len(keys))))

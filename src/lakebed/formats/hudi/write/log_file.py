@@ -31,7 +31,7 @@ from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.positions import position_headers, with_positions
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.formats.hudi.write.statistics import ranges_of_rows
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk, to_numpy
 
 _SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
 
@@ -52,8 +52,8 @@ def append_group(
         name_time, version = target.instant, 1
     target.prepare(file_slice.partition)
     changes = with_positions(target, file_slice, changes.combine_chunks()).combine_chunks()
-    kinds = one_chunk(changes.column(KIND)).to_numpy()
-    rows, deletes = changes.filter(pa.array(kinds == ROW)), changes.filter(pa.array(kinds != ROW))
+    kinds = to_numpy(one_chunk(changes.column(KIND)))
+    rows, deletes = changes.filter(from_numpy(kinds == ROW)), changes.filter(from_numpy(kinds != ROW))
     written: list[WrittenFile] = []
     names = [log.name for log in file_slice.logs]
     for content, count, gone, part in _files(target, file_slice, rows, deletes, token):
@@ -118,7 +118,7 @@ def _certainly_removed(target: FileTarget, deletes: pa.Table) -> pa.Array:
     keys = one_chunk(deletes.column(RECORD_KEY))
     if not rules_of(target.config).ordering:
         return keys
-    return keys.filter(pa.array(one_chunk(deletes.column(KIND)).to_numpy() == DELETE_ALWAYS))
+    return keys.filter(from_numpy(to_numpy(one_chunk(deletes.column(KIND))) == DELETE_ALWAYS))
 
 
 def pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:
@@ -162,7 +162,7 @@ def data_block(target: FileTarget, rows: pa.Table, more: Mapping[HeaderKey, str]
 
 
 def _delete_block(target: FileTarget, deletes: pa.Table, more: Mapping[HeaderKey, str]) -> bytes:
-    always = pa.array(one_chunk(deletes.column(KIND)).to_numpy() == DELETE_ALWAYS)
+    always = pa.array(to_numpy(one_chunk(deletes.column(KIND))) == DELETE_ALWAYS)
     ordering = []
     for name in rules_of(target.config).ordering:
         column = one_chunk(deletes.column(name))

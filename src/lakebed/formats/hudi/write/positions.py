@@ -20,7 +20,7 @@ from lakebed.formats.hudi.layout import RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.stored_keys import StoredKeys
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, one_chunk, to_numpy
 from lakebed.kernel.decoding import decoding
 
 POSITION = "_lakebed_position"
@@ -46,8 +46,8 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
         batches = pq.ParquetFile(source).iter_batches(1 << 17, columns=[*stored.columns], use_threads=False)
         old = pa.chunked_array([stored.keys(batch).cast(pa.string()) for batch in batches], pa.string())
     places = one_chunk(pc.index_in(old, value_set=keys))  # at once: a lookup hashes all keys that it looks in
-    hit = places.drop_null().to_numpy()
-    found[hit] = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    hit = to_numpy(places.drop_null())
+    found[hit] = np.flatnonzero(to_numpy(places.is_valid()))
     np.add.at(times, hit, 1)
     column = pa.array(found, mask=times != 1)
     return changes.append_column(POSITION, column).sort_by(POSITION)
@@ -60,7 +60,7 @@ def position_headers(file_slice: FileSlice, changes: pa.Table) -> Mapping[Header
     positions = one_chunk(changes.column(POSITION))
     if positions.null_count or not len(positions) or len(changes) != len(positions.unique()):
         return {}
-    bitmap = BitMap64(positions.to_numpy().tolist())
+    bitmap = BitMap64(to_numpy(positions).tolist())
     return {
         HeaderKey.RECORD_POSITIONS: base64.b64encode(bitmap.serialize()).decode(),
         HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS: file_slice.base.instant,

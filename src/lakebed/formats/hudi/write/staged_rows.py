@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import one_chunk, to_numpy
 from lakebed.kernel.keys.murmur import hash_bytes
 from lakebed.kernel.sizing.staging import Grouped, Place, Run, StagedBuckets, grouped
 
@@ -67,7 +67,7 @@ def by_partition(rows: pa.Table) -> Grouped:
     """The partition of each row."""
     encoded = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
     buckets = [NewRows(partition) for partition in encoded.dictionary.to_pylist()]
-    return grouped(encoded.indices.to_numpy().astype(np.int64), buckets)
+    return grouped(to_numpy(encoded.indices).astype(np.int64), buckets)
 
 
 def stretches(buckets: StagedBuckets, size: int = STRETCH_BYTES) -> Iterator[tuple[Run, ...]]:

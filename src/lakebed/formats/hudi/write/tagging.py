@@ -21,7 +21,7 @@ from lakebed.errors import UsageError
 from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.staged_rows import by_partition, deletes_in, rows_of
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
 from lakebed.kernel.sizing.staging import Grouped, Run, Staged, Stager, StagingLimits, grouped
 
 
@@ -89,10 +89,10 @@ class _ByTag:
 
 def _without_lost_deletes(tagged: Tagged) -> Tagged:
     """Without the deletes of keys that no file group holds."""
-    lost = (tagged.codes < 0) & np.asarray(deletes_in(tagged.rows).to_numpy())
+    lost = (tagged.codes < 0) & np.asarray(to_numpy(deletes_in(tagged.rows)))
     if not lost.any():
         return tagged
-    return Tagged(tagged.rows.filter(pa.array(~lost)), tagged.codes[~lost], tagged.groups)
+    return Tagged(tagged.rows.filter(from_numpy(~lost)), tagged.codes[~lost], tagged.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +117,4 @@ class NewOnly:
                 why="the option hoodie.datasource.insert.dup.policy is fail",
                 todo="Leave those rows out, or upsert them",
             )
-        return Tagged(tagged.rows.filter(pa.array(~known)), tagged.codes[~known], tagged.groups)
+        return Tagged(tagged.rows.filter(from_numpy(~known)), tagged.codes[~known], tagged.groups)

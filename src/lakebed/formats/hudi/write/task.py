@@ -32,7 +32,7 @@ from lakebed.formats.hudi.write.staged_rows import (
     by_partition,
     staged_schema,
 )
-from lakebed.kernel.arrays import Int8s, one_chunk
+from lakebed.kernel.arrays import Int8s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, StagingLimits
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
@@ -96,8 +96,8 @@ class HudiTaskWriter:
         kinds = self._kinds(data, rows)
         if (kinds < 0).any():
             kept = kinds >= 0
-            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
-            stored = tuple(column.filter(pa.array(kept)) for column in stored)
+            rows, kinds = rows.filter(from_numpy(kept)), kinds[kept]
+            stored = tuple(column.filter(from_numpy(kept)) for column in stored)
         if not len(rows):
             return
         keys = target.keys
@@ -123,7 +123,7 @@ class HudiTaskWriter:
             kinds[codes == RowKind.DELETE] = DELETE
             kinds[codes == RowKind.UPDATE_BEFORE] = -1
         if IS_DELETED in rows.schema.names and pa.types.is_boolean(rows.schema.field(IS_DELETED).type):
-            marked = pc.fill_null(one_chunk(rows.column(IS_DELETED)), False).to_numpy(zero_copy_only=False)
+            marked = to_numpy(pc.fill_null(one_chunk(rows.column(IS_DELETED)), False))
             marked &= kinds == ROW
             if marked.any():  # rows that are only added never were: as Hudi's create handle, leave such rows out
                 kinds[marked] = DELETE if codes is not None or target.operation is Operation.UPSERT else -1

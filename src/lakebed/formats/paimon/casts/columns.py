@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
 from lakebed.formats.paimon.codec.types import DataType
-from lakebed.kernel.arrays import AnyArray, Bools, Int64s
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, to_numpy
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -23,19 +23,19 @@ def longs(column: pa.Array) -> Int64s:
     kind = column.type
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    numbers: Int64s = to_numpy(column.cast(pa.int64()).fill_null(0))
     return numbers
 
 
 def present(column: pa.Array) -> Bools:
     """Whether each value is not null."""
-    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    valid: Bools = to_numpy(column.is_valid())
     return valid
 
 
 def flags(column: pa.Array) -> Bools:
     """A boolean column as an array. Null becomes False."""
-    values: Bools = column.fill_null(False).to_numpy(zero_copy_only=False)
+    values: Bools = to_numpy(column.fill_null(False))
     return values
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.paimon.casts.columns import flags, longs, present, refuse
 from lakebed.formats.paimon.codec.types import DataType
-from lakebed.kernel.arrays import AnyArray, Bools, Float64s, Int64s, UInt64s
+from lakebed.kernel.arrays import AnyArray, Bools, Float64s, Int64s, UInt64s, to_numpy
 
 _DIGITS = 76
 """The precision of Arrow's widest decimal, which can hold any decimal of a table in any scale."""
@@ -73,7 +73,7 @@ def whole_numbers(column: pa.Array, source: DataType) -> Int64s:
 def doubles(column: pa.Array, source: DataType) -> Float64s:
     """Decimals as doubles: short ones by dividing a long by a power of ten, the others by their digits."""
     if source.precision > _COMPACT:
-        values = column.cast(pa.string()).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+        values = to_numpy(column.cast(pa.string()).cast(pa.float64()).fill_null(0))
         return np.asarray(values, np.float64)
     unscaled = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column)) : 2]
     return np.where(present(column), unscaled, 0).astype(np.float64) / 10.0**source.scale

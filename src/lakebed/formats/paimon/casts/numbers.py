@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats.paimon.casts.columns import column_of, longs, present
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, to_numpy
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 FLOATS = ("FLOAT", "DOUBLE")
@@ -33,7 +33,7 @@ def floats_of(numbers: npt.NDArray[np.generic], column: pa.Array, root: str) -> 
 
 def float_values(column: pa.Array) -> npt.NDArray[np.floating]:
     """The numbers of a float column. Null becomes 0."""
-    values: npt.NDArray[np.floating] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    values: npt.NDArray[np.floating] = to_numpy(column.fill_null(0))
     return values
 
 

@@ -14,7 +14,7 @@ from lakebed.formats.paimon.casts.columns import column_of, flags, longs, per_se
 from lakebed.formats.paimon.casts.numbers import BITS, narrowed
 from lakebed.formats.paimon.casts.zones import to_moment
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, to_numpy
 
 _BLANK = "[\\x00-\\x20]*"  # the characters that Java's trim removes
 _WHOLE = r"^(?P<sign>[+-]?)(?P<digits>[0-9]*)(?:\.[0-9]*)?$"
@@ -59,7 +59,7 @@ def to_whole(column: pa.Array, source: DataType, wanted: DataType, root: str = "
     negative = flags(pc.equal(pc.struct_field(parts, "sign"), "-"))
     great = longs(pc.binary_length(digits)) > 19
     sizes = pc.if_else(pa.array(great), "0", pc.if_else(pc.equal(digits, ""), "0", digits)).cast(pa.uint64())
-    size = sizes.to_numpy(zero_copy_only=False)
+    size = to_numpy(sizes)
     bound = np.where(negative, np.uint64(2 ** (BITS[root] - 1)), np.uint64(2 ** (BITS[root] - 1) - 1))
     refuse(column, present(column) & (great | (size > bound)), source, wanted)
     signed = size.astype(np.int64)  # 2^63 becomes its own negative

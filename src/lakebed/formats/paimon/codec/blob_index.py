@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy
 
 FOOTER_BYTES = 5
 NULL, ELSEWHERE = -1, -2
@@ -71,4 +71,4 @@ def values_in(data: bytes, starts: Int64s, lengths: Int64s) -> pa.Array:
     offsets[::2], offsets[1::2] = starts + _BEFORE, starts + lengths - _AFTER
     count = len(offsets) - 1  # every second element is what lies between two values
     elements = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return elements.take(pa.array(np.arange(0, count, 2)))
+    return elements.take(from_numpy(np.arange(0, count, 2)))

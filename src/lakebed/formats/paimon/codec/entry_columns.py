@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry, SimpleStats
 from lakebed.formats.paimon.codec.manifest_avro import MANIFEST_VERSION
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, from_values, one_chunk
 from lakebed.kernel.avro.container import Container, take_apart
 from lakebed.kernel.avro.decode import decode_blocks
 from lakebed.kernel.avro.encode import encode_records
@@ -98,7 +98,7 @@ def entry_table(entries: Sequence[ManifestEntry]) -> pa.Table:
             columns[name] = [getattr(getattr(file, stats), _PARTS[part]) for file in files]
         else:
             columns[name] = [getattr(file, name) for file in files]
-    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in ENTRY_SCHEMA], schema=ENTRY_SCHEMA)
+    return pa.Table.from_arrays([from_values(columns[f.name], f.type) for f in ENTRY_SCHEMA], schema=ENTRY_SCHEMA)
 
 
 _PARTS = {"min": "min_values", "max": "max_values", "nulls": "null_counts"}
@@ -141,7 +141,7 @@ def entry_blocks(table: pa.Table) -> Iterator[tuple[int, bytes]]:
     required = pa.list_(pa.field("item", pa.string(), nullable=False))
     for start in range(0, len(table), BLOCK_RECORDS):
         rows = table.slice(start, BLOCK_RECORDS)
-        columns = [pa.array(np.full(len(rows), MANIFEST_VERSION, np.int32))]
+        columns = [from_numpy(np.full(len(rows), MANIFEST_VERSION, np.int32))]
         fields = [pa.field("version", pa.int32(), nullable=False)]
         for field in ENTRY_SCHEMA:
             texts = field.type == _STRINGS

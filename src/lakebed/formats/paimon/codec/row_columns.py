@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.binary_row import NANOS, PER_MILLI, SEED, header_words
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
-from lakebed.kernel.arrays import Int32s, Int64s, UInt8s, UInt64s
+from lakebed.kernel.arrays import Int32s, Int64s, UInt8s, UInt64s, to_numpy
 from lakebed.kernel.decimals import decimal_words
 from lakebed.kernel.keys.murmur import hash_words
 
@@ -93,7 +93,7 @@ class Field:
 
     def __init__(self, column: pa.Array, kind: DataType) -> None:
         self.column, self.kind = column, kind
-        self.valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        self.valid = to_numpy(column.is_valid()) if column.null_count else None
         self.room: int | Int64s = 0
         match kind.root:
             case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
@@ -159,7 +159,7 @@ class Field:
         column, kind = self.column, self.kind
         match kind.root:
             case "BOOLEAN":
-                return pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.uint64)
+                return to_numpy(pc.fill_null(column, False)).astype(np.uint64)
             case "TINYINT":
                 return _fixed(column, np.uint8).astype(np.uint64)
             case "SMALLINT":

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptError
 from lakebed.formats.paimon.codec.binary_row import decode_field, header_words, without_arity
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
-from lakebed.kernel.arrays import Bools, Int64s, UInt8s
+from lakebed.kernel.arrays import Bools, Int64s, UInt8s, from_numpy, to_numpy
 
 ARITY_BYTES = 4
 _WIDTHS = {
@@ -42,7 +42,7 @@ def row_fields(rows: pa.Array, place: int, arity: int, kind: DataType) -> pa.Arr
         nulls = nulls | ((raw[at + (bit >> 3)] >> (bit & 7)) & 1).astype(np.bool_)
         spread = raw[(at + slots + 8 * place)[:, None] + np.arange(width.itemsize)]
         values = np.ascontiguousarray(spread).view(width)[:, 0]
-    plain = pa.array(values, mask=nulls)
+    plain = from_numpy(values, nulls)
     return plain.view(arrow) if plain.type.bit_width == arrow.bit_width else plain.cast(arrow)
 
 
@@ -50,7 +50,7 @@ def _one_by_one(rows: pa.Array, filled: Bools, place: int, arity: int, kind: Dat
     """Values of types that lie elsewhere. Of equal rows one is decoded."""
     encoded = rows.dictionary_encode()
     used = np.zeros(len(encoded.dictionary), np.bool_)
-    codes = encoded.indices.to_numpy()
+    codes = to_numpy(encoded.indices)
     used[codes[filled]] = True
     values = [
         decode_field(without_arity(row), place, arity, kind) if is_used else None

@@ -20,7 +20,7 @@ from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.products import decimal_product, divided_product
 from lakebed.formats.paimon.merge.sets import SET_FUNCTIONS, unions
 from lakebed.formats.paimon.merge.texts import listagg
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Aggregate:
 
 def last_valid(values: pa.Array, runs: Runs) -> Int64s:
     """The position of the last value of each run that is not null, -1 for a run of nulls."""
-    return _last_where(values.is_valid().to_numpy(zero_copy_only=False), runs)
+    return _last_where(to_numpy(values.is_valid()), runs)
 
 
 def take_or_null(values: pa.Array, positions: Int64s) -> pa.Array:
@@ -125,15 +125,15 @@ def _last_non_null(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) 
 
 
 def _first_value(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
-    return values.take(pa.array(runs.starts))
+    return values.take(from_numpy(runs.starts))
 
 
 def _first_non_null(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
-    return take_or_null(values, _first_where(values.is_valid().to_numpy(zero_copy_only=False), runs))
+    return take_or_null(values, _first_where(to_numpy(values.is_valid()), runs))
 
 
 def _primary_key(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
-    return values.take(pa.array(runs.last))
+    return values.take(from_numpy(runs.last))
 
 
 def _sum(values: pa.Array, retracts: Bools, runs: Runs, aggregate: Aggregate) -> pa.Array:

@@ -17,7 +17,7 @@ from lakebed.formats.paimon.merge.aggregates import Aggregate
 from lakebed.formats.paimon.merge.options import aggregate_of
 from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.options import split_names
-from lakebed.kernel.arrays import Int8s, Int64s
+from lakebed.kernel.arrays import Int8s, Int64s, from_numpy, to_numpy
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
@@ -57,7 +57,7 @@ class Aggregation:
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
         """One row per key, of kind +I, or -D when a delete removed the key."""
-        kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
+        kinds = to_numpy(rows.column(VALUE_KIND).chunk(0))
         result_kinds = np.zeros(len(runs), np.int8)
         if self.remove_on_delete:
             result_kinds[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
@@ -70,7 +70,7 @@ class Aggregation:
         for name in rows.column_names:
             values = rows.column(name).chunk(0)
             if name == SEQUENCE_NUMBER:
-                columns.append(values.take(pa.array(runs.last)))
+                columns.append(values.take(from_numpy(runs.last)))
             elif name == VALUE_KIND:
                 columns.append(pa.array(result_kinds))
             else:
@@ -96,4 +96,4 @@ def rows_after(last: Int64s, rows: pa.Table, kinds: Int8s, runs: Runs) -> tuple[
     lengths = runs.ends - begins
     ends = np.cumsum(lengths)
     keep = np.arange(int(ends[-1])) + np.repeat(begins - (ends - lengths), lengths)
-    return rows.take(pa.array(keep)).combine_chunks(), kinds[keep], Runs(ends - lengths, ends)
+    return rows.take(from_numpy(keep)).combine_chunks(), kinds[keep], Runs(ends - lengths, ends)

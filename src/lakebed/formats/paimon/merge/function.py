@@ -22,6 +22,7 @@ from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.merge.aggregation import Aggregation
 from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.partial_update import PartialUpdate
+from lakebed.kernel.arrays import from_numpy, to_numpy
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
@@ -47,7 +48,7 @@ class Deduplicate:
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
         """The last row of each run."""
-        return rows if len(runs) == len(rows) else rows.take(pa.array(runs.last))
+        return rows if len(runs) == len(rows) else rows.take(from_numpy(runs.last))
 
 
 class FirstRow:
@@ -59,13 +60,13 @@ class FirstRow:
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
         """The first row of each run. Raises UsageError for a -D or -U row, unless the table ignores them."""
-        kinds = rows.column(VALUE_KIND).to_numpy()
+        kinds = to_numpy(rows.column(VALUE_KIND))
         if np.isin(kinds, (RowKind.DELETE, RowKind.UPDATE_BEFORE)).any():
             raise UsageError(
                 "merge-engine first-row does not accept -D or -U rows",
                 todo="Filter them, or set ignore-delete=true on the table",
             )
-        return rows if len(runs) == len(rows) else rows.take(pa.array(runs.starts))
+        return rows if len(runs) == len(rows) else rows.take(from_numpy(runs.starts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,10 @@ class Reduced:
         if several.all():
             return self.engine.merge(rows, runs)
         ends = np.cumsum(lengths[several])
-        foldable = rows.take(pa.array(np.flatnonzero(np.repeat(several, lengths)))).combine_chunks()
+        foldable = rows.take(from_numpy(np.flatnonzero(np.repeat(several, lengths)))).combine_chunks()
         folded = self.engine.merge(foldable, Runs(ends - lengths[several], ends))
         place = np.where(several, len(rows) + np.cumsum(several) - 1, runs.starts)
-        return pa.concat_tables([rows, folded]).take(pa.array(place))
+        return pa.concat_tables([rows, folded]).take(from_numpy(place))
 
 
 def merge_function(schema: TableSchema, options: Options) -> MergeFunction:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.merge.ordering import Runs
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def nested_update(
         raise UnsupportedError(
             f"lakebed does not support count-limit of column {column!r} together with nested-key or with -U and -D rows"
         )
-    given = elements.is_valid().to_numpy(zero_copy_only=False)
+    given = to_numpy(elements.is_valid())
     if keys:
         parts = [elements.field(elements.type.get_field_index(name)) for name in keys]
         events = Events(owner, adds, _dense(owner, *map(codes, parts)))
@@ -86,7 +86,7 @@ def nested_update(
     keep &= given
     alone = _only_array(values, retracts, runs)
     if limit is not None:  # nothing is added to a first array that reaches the limit
-        sizes = np.append(pc.fill_null(pc.list_value_length(values), 0).to_numpy(), 0)
+        sizes = np.append(to_numpy(pc.fill_null(pc.list_value_length(values), 0)), 0)
         first = sizes[_first_add(values, retracts, runs)]
         whole = _kept_before(adds, owner) < first[owner]
         keep = np.where((first >= limit)[owner], whole, keep & (_kept_before(keep, owner) < limit))
@@ -106,19 +106,19 @@ def codes(values: pa.Array) -> Int64s:
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [codes(values.field(place)) for place in range(kind.num_fields)]
-        return _dense(values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64), *fields)
+        return _dense(to_numpy(values.is_valid()).astype(np.int64), *fields)
     if pa.types.is_map(kind):
         raise UnsupportedError("lakebed cannot compare maps inside the arrays that an aggregate function folds")
     if pa.types.is_list(kind):
         return _list_codes(values)
     if not len(values):
         return np.zeros(0, np.int64)
-    indices: Int64s = values.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+    indices: Int64s = to_numpy(values.dictionary_encode(null_encoding="encode").indices).astype(np.int64)
     return indices
 
 
 def _list_codes(values: pa.ListArray) -> Int64s:
-    lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy().astype(np.int64)
+    lengths = to_numpy(pc.fill_null(pc.list_value_length(values), -1)).astype(np.int64)
     inner = codes(values.flatten())
     starts = np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
     numbers = _dense(lengths)
@@ -144,20 +144,20 @@ def _flat(values: pa.ListArray, retracts: Bools, runs: Runs) -> tuple[pa.Array, 
 
     Removals before the first addition of a run are left out.
     """
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
+    lengths = to_numpy(pc.fill_null(pc.list_value_length(values), 0)).astype(np.int64)
     elements = values.flatten()
     early = retracts & (np.arange(len(values)) < np.repeat(_first_add(values, retracts, runs), runs.ends - runs.starts))
     owner, adds = np.repeat(runs.ids(), lengths), np.repeat(~retracts, lengths)
     if not early.any():
         return elements, owner, adds
     keep = np.flatnonzero(~np.repeat(early, lengths))
-    return elements.take(pa.array(keep)), owner[keep], adds[keep]
+    return elements.take(from_numpy(keep)), owner[keep], adds[keep]
 
 
 def _first_add(values: pa.Array, retracts: Bools, runs: Runs) -> Int64s:
     """The position of the first array that each run adds, the number of rows where it adds none."""
     rows = len(values)
-    added = values.is_valid().to_numpy(zero_copy_only=False) & ~retracts
+    added = to_numpy(values.is_valid()) & ~retracts
     marked = np.where(added, np.arange(rows), rows)
     return np.minimum.reduceat(marked, runs.starts) if len(runs) else marked
 
@@ -166,7 +166,7 @@ def _only_array(values: pa.Array, retracts: Bools, runs: Runs) -> Bools:
     """Whether each run has one array only, counted from the first that it adds."""
     if not len(runs):
         return np.zeros(0, np.bool_)
-    counted = values.is_valid().to_numpy(zero_copy_only=False)
+    counted = to_numpy(values.is_valid())
     first = np.repeat(_first_add(values, retracts, runs), runs.ends - runs.starts)
     counted &= np.arange(len(values)) >= first
     only: Bools = np.add.reduceat(counted.astype(np.int64), runs.starts) == 1
@@ -205,7 +205,7 @@ def _lists(values: pa.Array, elements: pa.Array, owner: Int64s, kept: Int64s, re
     """One array of the kept elements per run, null where the run never added an array."""
     offsets = pa.array(np.searchsorted(owner[kept], np.arange(len(runs) + 1)), pa.int32())
     none = pa.array(_first_add(values, retracts, runs) == len(values))
-    chosen = elements.take(pa.array(kept))
+    chosen = elements.take(from_numpy(kept))
     if pa.types.is_map(values.type):
         return pa.MapArray.from_arrays(offsets, chosen.field(0), chosen.field(1), values.type, mask=none)
     return pa.ListArray.from_arrays(offsets, chosen, values.type, mask=none)

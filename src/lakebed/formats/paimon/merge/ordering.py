@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Int32s, Int64s
+from lakebed.kernel.arrays import Int32s, Int64s, to_numpy
 
 _LEAST_RUN = 4096
 """Sorted runs of so many rows are merged faster than their rows are sorted."""
@@ -42,7 +42,7 @@ def sort_order(keys: Sequence[pa.Array], then: Sequence[tuple[pa.Array, bool]] =
         orders.append("descending" if descends else "ascending")
     names = [f"c{place}" for place in range(len(columns))]
     indices = pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, orders, strict=True)))
-    order: Int64s = indices.to_numpy().astype(np.int64)
+    order: Int64s = to_numpy(indices).astype(np.int64)
     return order
 
 
@@ -72,7 +72,7 @@ def nth_rows(values: pa.Array, runs: Runs) -> Iterator[tuple[Int64s, Int64s]]:
     Each step gives run numbers and, for each, the position of its row. This lets a caller take the rows of a run in
     order, but those of all runs at once. Nulls are skipped.
     """
-    places = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    places = np.flatnonzero(to_numpy(values.is_valid()))
     owner = runs.ids()[places]
     nth = np.arange(len(places)) - np.searchsorted(owner, owner)
     order = np.argsort(nth, kind="stable")
@@ -93,10 +93,10 @@ def key_runs(keys: Sequence[pa.Array]) -> Runs:
         if numbers is not None:
             differs |= numbers[1:] != numbers[:-1]
         elif pa.types.is_floating(key.type):
-            floats = key.to_numpy()
+            floats = to_numpy(key)
             differs |= (floats[1:] != floats[:-1]) & ~(np.isnan(floats[1:]) & np.isnan(floats[:-1]))
         else:
-            differs |= pc.not_equal(key.slice(1), key.slice(0, rows - 1)).to_numpy(zero_copy_only=False)
+            differs |= to_numpy(pc.not_equal(key.slice(1), key.slice(0, rows - 1)))
     bounds = np.flatnonzero(differs) + 1
     return Runs(np.concatenate([[0], bounds]), np.append(bounds, rows))
 
@@ -108,7 +108,7 @@ def _as_integers(column: pa.Array) -> Int64s | Int32s | None:
         return None
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: Int64s = column.to_numpy()
+    numbers: Int64s = to_numpy(column)
     return numbers
 
 

@@ -25,7 +25,7 @@ from lakebed.formats.paimon.merge.nested import codes
 from lakebed.formats.paimon.merge.options import aggregate_of, sequence_groups
 from lakebed.formats.paimon.merge.ordering import Runs, sort_order
 from lakebed.formats.paimon.options import split_names
-from lakebed.kernel.arrays import Bools, Int8s, Int64s
+from lakebed.kernel.arrays import Bools, Int8s, Int64s, from_numpy, to_numpy
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
@@ -89,7 +89,7 @@ class PartialUpdate:
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
         """One row per key, of kind +I, or -D for a key with retractions only."""
-        kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
+        kinds = to_numpy(rows.column(VALUE_KIND).chunk(0))
         retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
         result_kinds = np.zeros(len(runs), np.int8)
         result_kinds[np.logical_and.reduceat(retracts, runs.starts)] = RowKind.DELETE
@@ -109,7 +109,7 @@ class PartialUpdate:
             rows, kinds, runs = rows_after(removed, rows, kinds, runs)
             retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
         merged: dict[str, pa.Array] = {
-            SEQUENCE_NUMBER: rows.column(SEQUENCE_NUMBER).chunk(0).take(pa.array(runs.last)),
+            SEQUENCE_NUMBER: rows.column(SEQUENCE_NUMBER).chunk(0).take(from_numpy(runs.last)),
             VALUE_KIND: pa.array(result_kinds),
         }
         for group in self.groups:
@@ -147,7 +147,7 @@ class PartialUpdate:
         """Numbers that sort as the sequences of rows do, equal for equal sequences; -1 where all columns are null."""
         sequence = [rows.column(name).chunk(0) for name in group.sequence]
         order = sort_order([], [(column, False) for column in sequence])
-        sorted_columns = [column.take(pa.array(order)) for column in sequence]
+        sorted_columns = [column.take(from_numpy(order)) for column in sequence]
         is_new = np.zeros(len(order), np.bool_)
         for column in sorted_columns:
             numbers = codes(column)
@@ -159,7 +159,7 @@ class PartialUpdate:
     def _merge_column(self, name: str, values: pa.Array, retracts: Bools, runs: Runs) -> pa.Array:
         """The last value that is not null and not from a retraction. Key columns take the last value."""
         if name in self.keys:
-            return values.take(pa.array(runs.last))
+            return values.take(from_numpy(runs.last))
         if retracts.any():
             values = _nulled(values, retracts)
         return take_or_null(values, last_valid(values, runs))
@@ -194,7 +194,7 @@ class PartialUpdate:
         runs: Runs,
     ) -> pa.Array:
         """The aggregate of the rows that change the group, in the group's order."""
-        ordered = _nulled(values, ~given).take(pa.array(order))
+        ordered = _nulled(values, ~given).take(from_numpy(order))
         return aggregate.apply(ordered, (retracts & given)[order], runs)
 
 
@@ -217,7 +217,7 @@ def _has_sequence(sequence: Sequence[pa.Array]) -> Bools:
     """Whether each row has a value in one of the sequence columns."""
     given = np.zeros(len(sequence[0]), np.bool_)
     for column in sequence:
-        given |= column.is_valid().to_numpy(zero_copy_only=False)
+        given |= to_numpy(column.is_valid())
     return given
 
 

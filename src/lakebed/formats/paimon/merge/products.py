@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.merge.ordering import Runs, nth_rows
-from lakebed.kernel.arrays import AnyArray, Bools
+from lakebed.kernel.arrays import AnyArray, Bools, to_numpy
 from lakebed.kernel.decimals import decimal_array, decimal_numbers
 
 _LONGEST_FRACTION = 127
@@ -24,7 +24,7 @@ _LONGEST_FRACTION = 127
 
 def divided_product(values: pa.Array, retracts: Bools, runs: Runs, column: str) -> pa.Array:
     """The product of each run of integers or floats, divided by the retracted ones. Null for a run of nulls."""
-    numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    numbers = to_numpy(pc.fill_null(values, 0))
     products, given = np.ones(len(runs), numbers.dtype), np.zeros(len(runs), np.bool_)
     for owner, rows in nth_rows(values, runs):
         before, now = products[owner], numbers[rows]

@@ -19,6 +19,7 @@ from pyroaring import BitMap
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.roaring64 import Chunks, chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.merge.ordering import Runs, nth_rows
+from lakebed.kernel.arrays import from_numpy
 
 try:
     import datasketches
@@ -66,7 +67,7 @@ def unions(values: pa.Array, runs: Runs, function: SetFunction[Any], column: str
     united: dict[int, Any] = {}
     try:
         for owner, rows in nth_rows(values, runs):
-            for run, data in zip(owner.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True):
+            for run, data in zip(owner.tolist(), values.take(from_numpy(rows)).to_pylist(), strict=True):
                 first = results[run]
                 if first is None:
                     results[run] = data

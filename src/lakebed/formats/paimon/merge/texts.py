@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 
 from lakebed.formats.paimon.merge.nested import codes
 from lakebed.formats.paimon.merge.ordering import Runs
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, to_numpy
 
 
 def listagg(values: pa.Array, runs: Runs, delimiter: str, distinct: bool) -> pa.Array:
     """Join the texts of each run. Null for a run of nulls."""
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    valid = to_numpy(values.is_valid())
     if distinct:
         joined = _distinct_tokens(values, runs, delimiter)
     else:
         kept = np.flatnonzero(valid)
-        joined = _joined(values.take(pa.array(kept)), runs.ids()[kept], len(runs), delimiter)
+        joined = _joined(values.take(from_numpy(kept)), runs.ids()[kept], len(runs), delimiter)
     none = ~np.logical_or.reduceat(valid, runs.starts) if len(runs) else valid
     return pc.if_else(pa.array(none), pa.scalar(None, values.type), joined)
 
@@ -32,8 +32,8 @@ def _distinct_tokens(values: pa.Array, runs: Runs, delimiter: str) -> pa.Array:
     used = _filled(values)
     places = np.flatnonzero(used)
     owner = runs.ids()[places]
-    lists = pc.split_pattern(values.take(pa.array(places)), delimiter)
-    lengths = lists.value_lengths().to_numpy()
+    lists = pc.split_pattern(values.take(from_numpy(places)), delimiter)
+    lengths = to_numpy(lists.value_lengths())
     tokens = lists.flatten()
     first_text = np.append(True, owner[1:] != owner[:-1]) if len(owner) else np.zeros(0, np.bool_)
     of_first, owner = np.repeat(first_text, lengths), np.repeat(owner, lengths)
@@ -42,7 +42,7 @@ def _distinct_tokens(values: pa.Array, runs: Runs, delimiter: str) -> pa.Array:
     is_new = np.zeros(len(token_codes), np.bool_)
     is_new[np.unique(token_codes, return_index=True)[1]] = True
     keep = np.flatnonzero(of_first | (is_new & _filled(tokens)))  # the first text stays as it is, whatever it repeats
-    return _joined(tokens.take(pa.array(keep)), owner[keep], len(runs), delimiter)
+    return _joined(tokens.take(from_numpy(keep)), owner[keep], len(runs), delimiter)
 
 
 def _joined(texts: pa.Array, owner: Int64s, runs: int, delimiter: str) -> pa.Array:
@@ -53,5 +53,5 @@ def _joined(texts: pa.Array, owner: Int64s, runs: int, delimiter: str) -> pa.Arr
 def _filled(texts: pa.Array) -> Bools:
     """Whether each text has more than white space."""
     trimmed = pc.binary_length(pc.utf8_trim_whitespace(texts))
-    filled: Bools = pc.fill_null(pc.greater(trimmed, 0), False).to_numpy(zero_copy_only=False)
+    filled: Bools = to_numpy(pc.fill_null(pc.greater(trimmed, 0), False))
     return filled

@@ -16,6 +16,7 @@ from lakebed.formats.paimon.codec.row_columns import hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
 from lakebed.formats.paimon.entries import Entries
+from lakebed.kernel.arrays import to_numpy
 from lakebed.kernel.predicates.facts import Facts
 
 _EXACT = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "CHAR", "VARCHAR", "BINARY", "VARBINARY"})
@@ -50,7 +51,7 @@ def _bucket_of(field: DataField, total: int, by_value: bool) -> Callable[[pa.Arr
     def bucket_of(values: pa.Array) -> pa.Array:
         unsure = None
         if pa.types.is_integer(values.type):
-            numbers = values.to_numpy(zero_copy_only=False).astype(np.int64)
+            numbers = to_numpy(values).astype(np.int64)
             unsure = (numbers > _MOST) | (numbers < -_MOST)
             if by_value:
                 return pa.array(np.mod(numbers, total), mask=unsure)

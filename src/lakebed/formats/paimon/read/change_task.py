@@ -22,12 +22,12 @@ from lakebed.formats.paimon.merge import key_runs, sort_order
 from lakebed.formats.paimon.read.sections import overlapping
 from lakebed.formats.paimon.read.split import ChangeSplit, How, Only, PaimonSplit, Step
 from lakebed.formats.paimon.read.task import BucketReader
-from lakebed.kernel.arrays import Int8s, Int64s, one_chunk
+from lakebed.kernel.arrays import Int8s, Int64s, from_numpy, from_values, one_chunk, to_numpy
 from lakebed.kernel.rows.matching import rows_equal
 from lakebed.model.rowkind import ROW_KIND_FIELD, SHORT_NAMES, RowKind
 from lakebed.verbs.read import filtered
 
-_NAMES = pa.array(SHORT_NAMES)
+_NAMES = from_values(SHORT_NAMES, pa.string())
 _INSERT, _DELETE = RowKind.INSERT.short, int(RowKind.DELETE)
 _REVERSED = np.array([RowKind.DELETE, RowKind.UPDATE_AFTER, RowKind.UPDATE_BEFORE, RowKind.INSERT], np.int8)
 _ADDS = np.array([True, False, True, False])
@@ -123,36 +123,37 @@ def _difference(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> pa.Table
     rows = pa.concat_tables([old, new]).combine_chunks()
     key_columns = [one_chunk(rows.column(name)) for name in keys]
     order = sort_order(key_columns)
-    runs = key_runs([column.take(pa.array(order)) for column in key_columns])
+    runs = key_runs([column.take(from_numpy(order)) for column in key_columns])
     first, last = order[runs.starts], order[runs.last]  # of a key on both sides, the old row comes first
-    is_add = _ADDS[rows.column(VALUE_KIND).to_numpy()]
+    is_add = _ADDS[to_numpy(rows.column(VALUE_KIND))]
     gone = first[(first == last) & (first < len(old)) & is_add[first]]
     came = first[(first == last) & (first >= len(old))]
     before, after = first[first != last], last[first != last]
     values = rows.drop_columns([SEQUENCE_NUMBER, VALUE_KIND])
-    same = rows_equal(values.take(pa.array(before)), values.take(pa.array(after))) & (is_add[before] == is_add[after])
+    same = rows_equal(values.take(from_numpy(before)), values.take(from_numpy(after)))
+    same &= is_add[before] == is_add[after]
     changed = after[~same]
     chosen: Int64s = np.concatenate([gone, came, changed])
-    kinds = rows.column(VALUE_KIND).to_numpy()[chosen].copy()
+    kinds = to_numpy(rows.column(VALUE_KIND))[chosen].copy()
     kinds[: len(gone)] = _DELETE
-    taken = rows.take(pa.array(chosen))
-    return taken.append_column(ROW_KIND_FIELD, _NAMES.take(pa.array(kinds)))
+    taken = rows.take(from_numpy(chosen))
+    return taken.append_column(ROW_KIND_FIELD, _NAMES.take(from_numpy(kinds)))
 
 
 def _kinds(batch: pa.RecordBatch) -> Int8s:
-    kinds: Int8s = batch.column(VALUE_KIND).to_numpy()
+    kinds: Int8s = to_numpy(batch.column(VALUE_KIND))
     return kinds
 
 
 def _adds(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that are there, without those that mark a delete."""
     adds = _ADDS[_kinds(batch)]
-    return batch if adds.all() else batch.filter(pa.array(adds))
+    return batch if adds.all() else batch.filter(from_numpy(adds))
 
 
 def _with_kinds(batch: pa.RecordBatch, kinds: Int8s | None = None) -> pa.RecordBatch:
     """The same rows with their kinds as texts; by default those that they were written with."""
-    codes = batch.column(VALUE_KIND) if kinds is None else pa.array(kinds)
+    codes = batch.column(VALUE_KIND) if kinds is None else from_numpy(kinds)
     return batch.append_column(ROW_KIND_FIELD, _NAMES.take(codes))
 
 

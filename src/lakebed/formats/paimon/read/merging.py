@@ -24,7 +24,7 @@ from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 from lakebed.formats.paimon.options import split_names
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
 from lakebed.kernel.options import Options
 
 _WHOLE_ROWS = 64 << 10
@@ -75,12 +75,12 @@ class SectionMerge:
         sequence.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
         key_columns = [rows.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
         order = sort_order(key_columns, sequence)
-        sorted_places = pa.array(order)
+        sorted_places = from_numpy(order)
         runs = key_runs([column.take(sorted_places) for column in key_columns])
         if Lookup.of(self.options).merges_once:
-            counted = counting(rows.column(_LEVEL).to_numpy()[order], runs)
+            counted = counting(to_numpy(rows.column(_LEVEL))[order], runs)
             order, runs = order[counted], kept_runs(counted, runs)[1]
-            sorted_places = pa.array(order)
+            sorted_places = from_numpy(order)
             rows = rows.drop_columns([_LEVEL])
         if self.options[opt.MERGE_ENGINE] == "deduplicate":
             return rows, order[runs.last]
@@ -122,7 +122,7 @@ class SectionMerge:
         if not len(rows):
             return []
         order = sort_order([rows.column(name).chunk(0) for name in self.schema.trimmed_primary_keys])
-        return list(rows.take(pa.array(order)).combine_chunks().to_batches())
+        return list(rows.take(from_numpy(order)).combine_chunks().to_batches())
 
     def _chains(self, section: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
         """Files that follow each other in key order, as the levels above 0 have them; each other file alone."""
@@ -143,7 +143,7 @@ class SectionMerge:
         batches = open_file(file)
         if not Lookup.of(self.options).merges_once:
             return batches
-        return (batch.append_column(_LEVEL, pa.array(np.full(len(batch), file.level, np.int8))) for batch in batches)
+        return (batch.append_column(_LEVEL, from_numpy(np.full(len(batch), file.level, np.int8))) for batch in batches)
 
 
 def _oldest_first(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:

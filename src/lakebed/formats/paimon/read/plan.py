@@ -31,7 +31,7 @@ from lakebed.formats.paimon.read.splits import Deletions, bucket_splits, skips_l
 from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, to_numpy
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import columns_of, unread_parts
@@ -64,7 +64,7 @@ class ReadRequest:
         since, created = self.created_since, entries.table.column("creation_time")
         if since is None:
             return np.ones(len(entries), np.bool_)
-        known: Bools = pc.fill_null(pc.greater_equal(created, since), True).to_numpy()
+        known: Bools = to_numpy(pc.fill_null(pc.greater_equal(created, since), True))
         return known
 
     @property

@@ -24,7 +24,7 @@ from lakebed.formats.paimon.read.bucket_facts import bucket_facts
 from lakebed.formats.paimon.read.index_facts import FileIndexes
 from lakebed.formats.paimon.read.row_tracking import row_id_facts
 from lakebed.formats.paimon.read.stats_facts import SchemaOf, key_facts, range_facts, value_facts
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, to_numpy
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.tree import Node
@@ -129,7 +129,7 @@ class PartitionFilter:
         encoded = pa.array(partitions, pa.binary()).dictionary_encode()
         rows = encoded.dictionary
         kept = can_hold(self.predicate, lambda path: self._values(path, rows), len(rows))
-        wanted: Bools = kept[encoded.indices.to_numpy()]
+        wanted: Bools = kept[to_numpy(encoded.indices)]
         return wanted
 
     def _values(self, path: tuple[str, ...], rows: pa.Array) -> list[Facts]:
@@ -169,7 +169,7 @@ class _FileFacts:
         field = schema.field(name)
         if name in schema.partition_keys:
             codes, partitions = self.entries.partitions
-            rows = pa.array(partitions, pa.binary()).take(pa.array(codes))
+            rows = pa.array(partitions, pa.binary()).take(from_numpy(codes))
             return [_constant(schema, name, rows)]
         facts = [*bucket_facts(self.entries, schema, name)]
         if name in schema.trimmed_primary_keys:

@@ -20,7 +20,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import ROW_ID, SEQUENCE_NUMBER
 from lakebed.formats.paimon.entries import Entries
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import one_chunk, to_numpy
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.facts import Facts
 
@@ -67,7 +67,7 @@ def row_id_facts(entries: Entries) -> Facts:
     first = one_chunk(pc.if_else(carried, pa.scalar(None, pa.int64()), table["first_row_id"]))
     last = one_chunk(pc.subtract(pc.add(first, table["row_count"]), 1))
     anything = np.ones(len(entries), np.bool_)
-    return Facts(first, last, first.is_null().to_numpy(zero_copy_only=False), anything, ~anything)
+    return Facts(first, last, to_numpy(first.is_null()), anything, ~anything)
 
 
 def _filled(own: pa.Array, name: str, file: DataFileMeta, start: int) -> pa.Array:

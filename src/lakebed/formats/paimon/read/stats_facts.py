@@ -17,7 +17,7 @@ from lakebed.formats.paimon.codec.row_fields import row_fields
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, DataType, arrow_type, timestamp_unit
 from lakebed.formats.paimon.entries import Entries
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, from_values, one_chunk, to_numpy
 from lakebed.kernel.predicates.facts import Facts
 
 SchemaOf = Callable[[int], TableSchema]
@@ -26,6 +26,7 @@ SchemaOf = Callable[[int], TableSchema]
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _SIZED = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _UNKNOWN = -1
+_SEPARATOR = from_values(["\0"], pa.string())[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ def value_facts(entries: Entries, field: DataField, schema: TableSchema, schema_
     named = entries.table.column("value_stats_cols")
     if named.null_count:
         named = pc.coalesce(named, entries.table.column("write_cols"))
-    texts = one_chunk(pc.binary_join(named, "\0")).dictionary_encode("encode")
-    lists, codes, ids = texts.dictionary.to_pylist(), texts.indices.to_numpy(), entries.numbers("schema_id")
+    texts = one_chunk(pc.binary_join(named, _SEPARATOR)).dictionary_encode("encode")
+    lists, codes, ids = texts.dictionary.to_pylist(), to_numpy(texts.indices), entries.numbers("schema_id")
     layouts, absent = list[_Layout](), np.zeros(len(entries), np.bool_)
     for number in np.unique(ids).tolist():
         of_schema = ids == number
@@ -98,10 +99,10 @@ def range_facts(low: pa.Array, high: pa.Array, nulls: Bools, field: DataField) -
     known = pc.and_(low.is_valid(), high.is_valid())
     if pa.types.is_floating(low.type):
         known = pc.and_(known, pc.invert(pc.fill_null(pc.or_(pc.is_nan(low), pc.is_nan(high)), False)))
-    none = pa.scalar(None, low.type)
+    none = pa.nulls(1, low.type)[0]
     anything = np.ones(len(low), np.bool_)
     nans = np.full(len(low), field.type.root in ("FLOAT", "DOUBLE"))
-    unknown: Bools = ~known.to_numpy(zero_copy_only=False)
+    unknown: Bools = ~to_numpy(known)
     return Facts(pc.if_else(known, low, none), pc.if_else(known, high, none), nulls | unknown, anything, nans)
 
 
@@ -111,27 +112,26 @@ def _facts(entries: Entries, which: str, field: DataField, layouts: Sequence[_La
     counts, places = np.full(len(table), _UNKNOWN), np.full(len(table), _UNKNOWN)
     lows, highs, before = list[pa.Array](), list[pa.Array](), 0
     for layout in layouts:
-        columns = table.select([f"{which}_min", f"{which}_max", f"{which}_nulls"]).filter(pa.array(layout.entries))
+        columns = table.select([f"{which}_min", f"{which}_max", f"{which}_nulls"]).filter(from_numpy(layout.entries))
         for batch in columns.to_batches():
             for rows, bounds in zip(batch.columns[:2], (lows, highs), strict=True):
                 bounds.append(row_fields(rows, layout.place, layout.arity, layout.type).cast(kind))
         counts[layout.entries] = _null_counts(columns.column(2), layout.place)
         places[layout.entries] = np.arange(before, before + len(columns))
         before += len(columns)
-    taken = pa.array(places, mask=places < 0)
+    taken = from_numpy(places, places < 0)
     low, high = (one_chunk(pa.chunked_array(parts, kind).take(taken).combine_chunks()) for parts in (lows, highs))
     facts = range_facts(low, high, counts != 0, field)
-    all_null = absent | (
-        ~facts.lower.is_valid().to_numpy(zero_copy_only=False) & (counts == entries.numbers("row_count"))
-    )
+    all_null = absent | (~to_numpy(facts.lower.is_valid()) & (counts == entries.numbers("row_count")))
     return replace(facts, values=~all_null, nans=facts.nans & ~all_null)
 
 
 def _null_counts(lists: pa.ChunkedArray, place: int) -> Int64s:
     """The counts of nulls at a place, -1 where they are unknown."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    numbers = from_numpy(np.array([0, place, _UNKNOWN]))
+    lengths = to_numpy(pc.fill_null(pc.list_value_length(lists), numbers[0]))
     has = lengths > place
     counts = np.full(len(lengths), _UNKNOWN)
     if has.any():
-        counts[has] = pc.fill_null(pc.list_element(lists.filter(pa.array(has)), place), _UNKNOWN).to_numpy()
+        counts[has] = to_numpy(pc.fill_null(pc.list_element(lists.filter(from_numpy(has)), numbers[1]), numbers[2]))
     return counts

@@ -31,7 +31,7 @@ from lakebed.formats.paimon.read.row_tracking import fields_of_file, numbered
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
@@ -136,7 +136,7 @@ class BucketReader:
 
     def _merge_section(self, source: _BucketFiles, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
         for rows, winners in self._merged(source, section, self.needed):
-            kinds = rows.column(VALUE_KIND).to_numpy()[winners]
+            kinds = to_numpy(rows.column(VALUE_KIND))[winners]
             winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
             yield from _batches_of(rows.select(list(self.needed)), winners)
 
@@ -216,7 +216,7 @@ def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[p
         if len(deleted_here):
             live = np.ones(len(batch), np.bool_)
             live[deleted_here] = False
-            batch = batch.filter(pa.array(live))
+            batch = batch.filter(from_numpy(live))
         yield batch
 
 
@@ -224,7 +224,7 @@ def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
     for start in range(0, len(winners), _BATCH_ROWS):
         positions = winners[start : start + _BATCH_ROWS]
         if values.num_columns:
-            yield from values.take(pa.array(positions)).to_batches()
+            yield from values.take(from_numpy(positions)).to_batches()
         else:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(positions), pa.struct([])))
 

@@ -29,6 +29,7 @@ from lakebed.formats.paimon.rewrite.unit import Action, CompactionRules, Compact
 from lakebed.formats.paimon.rewrite.vectors import BucketVectors
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
+from lakebed.kernel.arrays import from_numpy, to_numpy
 
 _FILE, _AT = "_FILE", "_AT"
 """Columns that say where a row comes from: the number of its file, and its position there."""
@@ -95,17 +96,17 @@ class MergeTree:
         for piece in merge_sorted(all_runs, rules.schema.trimmed_primary_keys):
             order, runs = files.piece_order(piece)
             if winners_only:  # they are known before any value is fetched
-                yield Merged(piece.take(pa.array(order[runs.last])))
+                yield Merged(piece.take(from_numpy(order[runs.last])))
                 continue
             if with_older:  # keys of older files alone stay as they are
-                in_unit = levels[piece.column(_FILE).to_numpy()[order]] <= unit.output_level
+                in_unit = levels[to_numpy(piece.column(_FILE))[order]] <= unit.output_level
                 lengths = runs.ends - runs.starts
                 wanted = np.repeat(np.logical_or.reduceat(in_unit, runs.starts), lengths)
                 order, runs = order[wanted], kept_runs(wanted, runs)[1]
                 if not len(order):
                     continue
-            piece = piece.take(pa.array(order)).combine_chunks()
-            numbers = piece.column(_FILE).to_numpy()
+            piece = piece.take(from_numpy(order)).combine_chunks()
+            numbers = to_numpy(piece.column(_FILE))
             versions = Versions(piece.select(columns), runs, levels[numbers], unit.output_level)
             if not with_older:
                 full = action.notes_changes
@@ -113,7 +114,7 @@ class MergeTree:
                 continue
             merged = folding.with_older(versions)
             if rules.lookup.vectors and merged.replaced is not None and len(merged.replaced):
-                self._delete(members, numbers[merged.replaced], piece.column(_AT).to_numpy()[merged.replaced])
+                self._delete(members, numbers[merged.replaced], to_numpy(piece.column(_AT))[merged.replaced])
             yield merged
 
     def _delete(self, members: Sequence[DataFileMeta], numbers: Any, positions: Any) -> None:
@@ -182,8 +183,8 @@ class MergeTree:
             start += len(batch)
             read_columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             if _FILE in run_columns.names:
-                read_columns[_FILE] = pa.array(np.full(len(batch), number, np.int32))
-                read_columns[_AT] = pa.array(positions)
+                read_columns[_FILE] = from_numpy(np.full(len(batch), number, np.int32))
+                read_columns[_AT] = from_numpy(positions)
             columns = [
                 read_columns[field.name] if field.name in read_columns else pa.nulls(len(batch), field.type)
                 for field in run_columns
@@ -196,7 +197,7 @@ class MergeTree:
                 ] = False
             if self.expiry is not None:
                 kept &= self.expiry.kept(batch.column(self.expiry.field.name))
-            yield rows if kept.all() else rows.filter(pa.array(kept))
+            yield rows if kept.all() else rows.filter(from_numpy(kept))
 
 
 def _has_nan(values: Sequence[Any]) -> bool:

@@ -42,6 +42,7 @@ from lakebed.formats.paimon.write.assigners import DirectAssigner
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
 from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
+from lakebed.kernel.arrays import to_numpy
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
@@ -145,7 +146,7 @@ class PostponeRewrite:
                     written = self.history.schema(file.schema_id)
                     fields = target.schema.fields
                     for batch in read_batches(target.store, path, written, fields, (KIND_FIELD,), file.stated):
-                        kinds = batch.column(0).to_numpy()
+                        kinds = to_numpy(batch.column(0))
                         rows = pa.Table.from_batches([batch.select(whole.names)])
                         writer.hold(rows.cast(whole), kinds if kinds.any() else None)
             messages = writer.finish()

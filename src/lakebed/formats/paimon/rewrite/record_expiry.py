@@ -18,7 +18,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
 from lakebed.kernel import clock
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, to_numpy
 from lakebed.kernel.options import Options
 
 _TYPES = ("INTEGER", "INT", "BIGINT", "TIMESTAMP", "TIMESTAMP_LTZ")
@@ -50,7 +50,7 @@ class RecordExpiry:
     def kept(self, column: pa.Array) -> Bools:
         """Which values of the column are not too old. Nulls never are."""
         old: Bools = int(clock.now()) - self.seconds > _seconds(column)
-        kept: Bools = ~old | column.is_null().to_numpy(zero_copy_only=False)
+        kept: Bools = ~old | to_numpy(column.is_null())
         return kept
 
     def has_expired(self, file: DataFileMeta, written: TableSchema) -> bool:
@@ -71,11 +71,11 @@ class RecordExpiry:
 def _seconds(column: pa.Array) -> Int64s:
     """Seconds since 1970."""
     if pa.types.is_timestamp(column.type):
-        numbers: Int64s = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        numbers: Int64s = to_numpy(pc.fill_null(column.view(pa.int64()), 0))
         per_second = _PER_SECOND[column.type.unit]
         milliseconds = numbers if per_second <= 1000 else numbers // (per_second // 1000)
         return np.trunc(milliseconds / min(per_second, 1000)).astype(np.int64)
-    numbers = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    numbers = to_numpy(pc.fill_null(column.cast(pa.int64()), 0))
     if pa.types.is_int64(column.type):
         return np.where(numbers >= _LEAST_MILLISECONDS, numbers // 1000, numbers)
     return numbers

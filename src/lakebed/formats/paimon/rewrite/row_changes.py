@@ -18,7 +18,7 @@ from lakebed.formats.paimon.merge.lookup import counting, kept_runs, lowest_abov
 from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
-from lakebed.kernel.arrays import Bools, Int8s, Int64s
+from lakebed.kernel.arrays import Bools, Int8s, Int64s, from_numpy, to_numpy
 from lakebed.kernel.rows.matching import rows_equal
 from lakebed.model.rowkind import RowKind
 
@@ -39,7 +39,7 @@ class Versions:
         """Without some rows, and without the keys that then have none."""
         if kept.all():
             return self
-        rows = self.rows.filter(pa.array(kept)).combine_chunks()
+        rows = self.rows.filter(from_numpy(kept)).combine_chunks()
         return Versions(rows, kept_runs(kept, self.runs)[1], self.levels[kept], self.output)
 
     def any_of(self, rows: Bools) -> Bools:
@@ -113,8 +113,8 @@ class Folding:
         known_here = versions.any_of(in_unit & (versions.levels > 0))
         known = known_here | versions.any_of(~in_unit)
         first = self._merge(self.function, versions.only(in_unit))
-        rows = first.filter(pa.array(known_here | ~known))
-        changes = first.filter(pa.array(~known)) if self.rules.lookup.changelog else None
+        rows = first.filter(from_numpy(known_here | ~known))
+        changes = first.filter(from_numpy(~known)) if self.rules.lookup.changelog else None
         return Merged(rows, changes)
 
     def _looked_up(self, versions: Versions, places: Int64s) -> Merged:
@@ -126,7 +126,7 @@ class Folding:
             counted &= levels <= versions.output
         if isinstance(function, Deduplicate):  # the winner is known before any value is fetched
             last = np.maximum.reduceat(np.where(counted, np.arange(len(levels)), -1), runs.starts)
-            merged = versions.rows.take(pa.array(last[last >= 0]))
+            merged = versions.rows.take(from_numpy(last[last >= 0]))
         else:
             merged = self._merge(function, versions.only(counted))
         changes = None
@@ -139,21 +139,21 @@ class Folding:
     def _merge(function: MergeFunction, versions: Versions) -> pa.Table:
         runs = versions.runs
         if isinstance(function, Deduplicate) and len(runs) < len(versions.rows):
-            return versions.rows.take(pa.array(runs.last))
+            return versions.rows.take(from_numpy(runs.last))
         return function.merge(versions.rows, runs).combine_chunks()
 
     def _changes(self, rows: pa.Table, before: Int64s, merged: pa.Table, considered: Bools) -> pa.Table:
         """The changelog: from the row at the position `before` of each key (-1: none) to its merged row."""
-        adds = _adds(rows.column(VALUE_KIND).to_numpy())
+        adds = _adds(to_numpy(rows.column(VALUE_KIND)))
         had = (before >= 0) & adds[np.maximum(before, 0)]
-        has = _adds(merged.column(VALUE_KIND).to_numpy())
+        has = _adds(to_numpy(merged.column(VALUE_KIND)))
         changed = considered & (had | has)
         at = np.flatnonzero(changed & had)
-        older, newer = rows.take(pa.array(before[at])), merged
+        older, newer = rows.take(from_numpy(before[at])), merged
         if self.compared is not None and len(at):
             both = np.flatnonzero(has[at])
             names, pairs = list(self.compared), at[both]
-            same = rows_equal(older.select(names).take(pa.array(both)), merged.select(names).take(pa.array(pairs)))
+            same = rows_equal(older.select(names).take(from_numpy(both)), merged.select(names).take(from_numpy(pairs)))
             changed[pairs[same]] = False
         inserts, deletes, updates = changed & has & ~had, changed & had & ~has, changed & had & has
         counts = inserts.astype(np.int64) + deletes + 2 * updates
@@ -168,7 +168,7 @@ class Folding:
             keys = np.flatnonzero(which)
             source[first[keys] + shift] = place_of_older[keys] if from_older else len(older) + keys
             kinds[first[keys] + shift] = int(kind)
-        changes = pa.concat_tables([older, newer]).take(pa.array(source))
+        changes = pa.concat_tables([older, newer]).take(from_numpy(source))
         place = changes.schema.get_field_index(VALUE_KIND)
         return changes.set_column(place, changes.schema.field(place), pa.array(kinds))
 
@@ -180,5 +180,5 @@ def _adds(kinds: Int8s) -> Bools:
 
 def without_deletes(rows: pa.Table) -> pa.Table:
     """The rows that are not deleted."""
-    adds = _adds(rows.column(VALUE_KIND).to_numpy())
-    return rows if adds.all() else rows.filter(pa.array(adds))
+    adds = _adds(to_numpy(rows.column(VALUE_KIND)))
+    return rows if adds.all() else rows.filter(from_numpy(adds))

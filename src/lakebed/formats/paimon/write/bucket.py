@@ -25,7 +25,7 @@ from lakebed.formats.paimon.write.files import FileTarget, RollingWriter, Writte
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.statistics.file_meta import Describer, Part, file_meta
 from lakebed.formats.paimon.write.statistics.modes import StatsModes, StatsRules
-from lakebed.kernel.arrays import Int8s, Int64s
+from lakebed.kernel.arrays import Int8s, Int64s, from_numpy
 from lakebed.kernel.files import Store
 
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
@@ -161,7 +161,7 @@ class BucketFiles:
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
         """The rows as they are written where nothing is sorted."""
-        values = arrivals.rows.take(pa.array(arrivals.indices))
+        values = arrivals.rows.take(from_numpy(arrivals.indices))
         if not self.schema.primary_keys:
             return self.file_rows(values)
         unnumbered = np.full(len(values), -1, np.int64)  # the compaction that gives them buckets numbers them
@@ -204,7 +204,7 @@ class BucketFiles:
         """Positions in `indices` in the order of keys, sequence fields and arrival; and the key columns at
         `indices`."""
         rows, indices = arrivals.rows, arrivals.indices
-        at = None if len(indices) == len(rows) else pa.array(indices)
+        at = None if len(indices) == len(rows) else from_numpy(indices)
 
         def column(name: str) -> pa.Array:
             whole = rows.column(name).chunk(0)
@@ -218,18 +218,18 @@ class BucketFiles:
         keys = [piece.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
         then = [(piece.column(name).chunk(0), down) for name, down in self.options.sequence_fields]
         order = sort_order(keys, [*then, (piece.column(SEQUENCE_NUMBER).chunk(0), False)])
-        at = pa.array(order)
+        at = from_numpy(order)
         return order, key_runs([key.take(at) for key in keys])
 
     def _sorted(self, arrivals: Arrivals, order: Int64s) -> pa.Table:
         """The rows in an order, with sequence numbers and kinds."""
         indices = arrivals.indices[order]
-        values = arrivals.rows.take(pa.array(indices))
+        values = arrivals.rows.take(from_numpy(indices))
         return _with_system(values, arrivals.sequence + order, arrivals.kinds_at(indices))
 
     def _merged(self, arrivals: Arrivals, order: Int64s, keys: Sequence[pa.Array]) -> pa.Table:
         """One row per key, with sequence numbers and kinds."""
-        at = pa.array(order)
+        at = from_numpy(order)
         runs = key_runs([key.take(at) for key in keys])
         if len(runs) == len(order):  # nothing to merge
             return self._sorted(arrivals, order)
@@ -265,9 +265,9 @@ def _taken(rows: pa.Table, order: Int64s) -> pa.Table:
     """The rows in an order; the same table where the order changes nothing."""
     if len(order) == len(rows) and (order[1:] > order[:-1]).all():
         return rows
-    return rows.take(pa.array(order))
+    return rows.take(from_numpy(order))
 
 
 def _with_system(values: pa.Table, sequences: Int64s, kinds: Int8s) -> pa.Table:
-    columns = [pa.array(sequences), pa.array(kinds), *values.columns]
+    columns = [from_numpy(sequences), from_numpy(kinds), *values.columns]
     return pa.Table.from_arrays(columns, schema=pa.schema([SEQUENCE_COLUMN, KIND_COLUMN, *values.schema]))

@@ -18,6 +18,7 @@ from lakebed.errors import LakebedError, SchemaError, UnsupportedError
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
 from lakebed.formats.paimon.read.conform import cast_column
 from lakebed.formats.paimon.write.nested_defaults import nested_value
+from lakebed.kernel.arrays import from_numpy, to_numpy
 
 _STRING = DataType("VARCHAR", length=MAX_LENGTH)
 
@@ -46,8 +47,8 @@ def _filled(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
         return pc.fill_null(column, value)
     whole = pa.concat_arrays([*column.chunks, pa.array([value], column.type)])
     places = np.arange(len(column))
-    places[column.is_null().to_numpy()] = len(column)
-    return pa.chunked_array([whole.take(pa.array(places))])
+    places[to_numpy(column.is_null())] = len(column)
+    return pa.chunked_array([whole.take(from_numpy(places))])
 
 
 def _leaf(text: str, kind: DataType) -> pa.Array:
@@ -58,7 +59,7 @@ def default_of(field: DataField, table: str) -> pa.Scalar:
     """The default value of a column in its Arrow type; null where it has none."""
     text = field.default
     if text is None:
-        return pa.scalar(None)
+        return pa.NULL
     plain = text[1:-1] if len(text) > 1 and text.startswith("'") and text.endswith("'") else text
     try:
         return nested_value(plain, field.type, _leaf)[0]

@@ -24,7 +24,7 @@ from lakebed.formats.paimon.merge import Runs
 from lakebed.formats.paimon.write.assigners import MOST_BUCKETS, Assigned, Bucket, fill_buckets
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
 from lakebed.formats.paimon.write.routing import Partitions, Router, absolute_mod
-from lakebed.kernel.arrays import Int8s, Int32s, Int64s, one_chunk
+from lakebed.kernel.arrays import Int8s, Int32s, Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.scratch import SpillingTables
 from lakebed.model.rowkind import RowKind
@@ -92,13 +92,13 @@ class KeyAssigner:
         runs = Runs(np.concatenate([[0], bounds]), np.append(bounds, len(order)))
         firsts, lasts = order[runs.starts], order[runs.last]
         kind = np.zeros(len(rows), np.int8) if kinds is None else kinds
-        old = self._find(rows.take(pa.array(firsts)).select(list(self._keys)))
+        old = self._find(rows.take(from_numpy(firsts)).select(list(self._keys)))
         match self._engine:
             case "deduplicate":
                 return self._replace(rows, kind, lasts, old)
             case "first-row":
                 fresh = firsts[old < 0]
-                return self._finish(rows.take(pa.array(fresh)), kind[fresh], np.full(len(fresh), -1))
+                return self._finish(rows.take(from_numpy(fresh)), kind[fresh], np.full(len(fresh), -1))
         return self._follow(rows, kind, codes, firsts, old)
 
     def new_hashes(self) -> dict[Bucket, Int32s]:
@@ -109,7 +109,7 @@ class KeyAssigner:
 
     def _replace(self, rows: pa.Table, kinds: Int8s, lasts: Int64s, old: Int32s) -> Assigned:
         """Deduplicate: the last row of each key in its own partition, and a -D in the partition where the key was."""
-        chosen = rows.take(pa.array(lasts))
+        chosen = rows.take(from_numpy(lasts))
         kind = kinds[lasts]
         retract = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
         partitions = self._router.partitions(chosen)
@@ -119,9 +119,9 @@ class KeyAssigner:
         for place in old[leaves & ~stays]:
             key, bucket = self._places.buckets[place]
             self._places.counts[key][bucket] -= 1
-        deletes = self._in_partitions(chosen.filter(pa.array(leaves)), old[leaves])
+        deletes = self._in_partitions(chosen.filter(from_numpy(leaves)), old[leaves])
         stay = ~retract
-        kept = chosen.filter(pa.array(stay))
+        kept = chosen.filter(from_numpy(stay))
         whole = pa.concat_tables([deletes, kept]).combine_chunks()
         all_kinds = np.concatenate([np.full(len(deletes), RowKind.DELETE, np.int8), kind[stay]])
         places = np.concatenate([old[leaves], np.where(stays, old, -1)[stay]])
@@ -129,7 +129,7 @@ class KeyAssigner:
 
     def _follow(self, rows: pa.Table, kinds: Int8s, codes: Int32s, firsts: Int64s, old: Int32s) -> Assigned:
         """Partial-update, aggregation: all rows of a key go where the key is, or to the partition of its first row."""
-        heads = rows.take(pa.array(firsts))
+        heads = rows.take(from_numpy(firsts))
         placed = self._finish(heads, kinds[firsts], old, move=True)
         of_code = np.empty(len(firsts), np.int32)
         of_code[codes[firsts]] = self._places.numbers(placed.partitions, placed.buckets)
@@ -147,10 +147,10 @@ class KeyAssigner:
         if move:
             known = places >= 0
             rows = pa.concat_tables(
-                [self._in_partitions(rows.filter(pa.array(known)), places[known]), rows.filter(pa.array(~known))]
+                [self._in_partitions(rows.filter(from_numpy(known)), places[known]), rows.filter(from_numpy(~known))]
             )
             order = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]), kind="stable")
-            rows = rows.take(pa.array(order))
+            rows = rows.take(from_numpy(order))
         rows = rows.combine_chunks()
         partitions = self._router.partitions(rows)
         buckets = self._buckets(places)
@@ -180,7 +180,7 @@ class KeyAssigner:
                 continue
             more, fewer = (piece, asked) if len(piece) > len(asked) else (asked, piece)
             matches = more.join(fewer, list(self._keys), join_type="inner")  # hashes the keys of the second
-            old[matches.column(_CODE).to_numpy()] = matches.column(_PLACE).to_numpy()
+            old[to_numpy(matches.column(_CODE))] = to_numpy(matches.column(_PLACE))
         return old
 
     def _pieces(self) -> Iterator[pa.Table]:
@@ -216,7 +216,7 @@ class KeyAssigner:
         fields = self._router.schema.project(self._router.schema.partition_keys)
         values = [decode_row(without_arity(key), [field.type for field in fields]) for key, _ in self._places.buckets]
         for position, field in enumerate(fields):
-            column = _column([row[position] for row in values], field).take(pa.array(places))
+            column = _column([row[position] for row in values], field).take(from_numpy(places))
             at = rows.schema.get_field_index(field.name)
             rows = rows.set_column(at, rows.schema.field(at), column)
         return rows

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError, first_line
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
+from lakebed.kernel.arrays import to_numpy
 
 _TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
 
@@ -76,7 +77,7 @@ def _text(column: pa.Array, kind: DataType, name: str, table: str) -> pa.Array:
 
 def _check(wrong: pa.Array, kind: DataType, name: str, table: str) -> None:
     if pc.any(wrong).as_py():
-        row = int(np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))[0])
+        row = int(np.flatnonzero(to_numpy(wrong.fill_null(False)))[0])
         units = "characters" if kind.root in _TEXTS else "bytes"
         raise SchemaError(
             f"column {name!r} holds values of more {units} than its type {kind} takes",

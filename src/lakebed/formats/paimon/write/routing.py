@@ -18,7 +18,7 @@ from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
-from lakebed.kernel.arrays import Int32s, one_chunk
+from lakebed.kernel.arrays import Int32s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.distinct import distinct
 
 MIN_VALUE, MAX_VALUE = -(2**31), 2**31 - 1
@@ -58,7 +58,7 @@ class Router:
             return Partitions(np.zeros(len(data), np.int32), only, np.zeros(len(only), np.int32), hashes)
         columns = [one_chunk(data.column(item.name)) for item in fields]
         codes, first = distinct(columns)
-        columns = [column.take(pa.array(first)) for column in columns]
+        columns = [column.take(from_numpy(first)) for column in columns]
         types = [item.type for item in fields]
         keys = tuple(with_arity(row, len(fields)) for row in encode_rows(columns, types))
         return Partitions(codes, keys, first, hash_rows(columns, types))
@@ -76,7 +76,7 @@ class Router:
         fields = self.schema.project(self.schema.bucket_keys)
         columns = [one_chunk(data.column(item.name)) for item in fields]
         if self.function == "mod":
-            numbers = pc.fill_null(columns[0], 0).to_numpy()
+            numbers = to_numpy(pc.fill_null(columns[0], 0))
             remainders: Int32s = np.mod(numbers, divisor).astype(np.int32)
             return remainders
         hashes = hash_rows(columns, [item.type for item in fields], len(data))

@@ -26,7 +26,7 @@ from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
-from lakebed.kernel.arrays import Int32s
+from lakebed.kernel.arrays import Int32s, to_numpy
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.sizing.finalize import HERE_BYTES
@@ -225,7 +225,7 @@ class _Merge:
         schema, system = self.files.schema, (SEQUENCE_FIELD, KIND_FIELD)
         path = f"{folder}/{file.file_name}"
         for batch in read_batches(self.files.store, path, schema, schema.fields, system, file.stated):
-            numbers = pa.array(batch.column(0).to_numpy() + shift)
+            numbers = pa.array(to_numpy(batch.column(0)) + shift)
             yield pa.RecordBatch.from_arrays([numbers, *batch.columns[1:]], schema=run_schema(schema))
 
 

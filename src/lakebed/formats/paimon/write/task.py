@@ -33,7 +33,7 @@ from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.spill import Spill
 from lakebed.formats.paimon.write.state import WriteState
-from lakebed.kernel.arrays import Int8s, Int32s
+from lakebed.kernel.arrays import Int8s, Int32s, from_numpy
 from lakebed.kernel.files import Store
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.finalize import writers_at_once
@@ -97,7 +97,7 @@ class TaskTarget:
             )
         kept = self.kinds.kept(kinds)
         if kept is not None and kinds is not None:
-            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+            rows, kinds = rows.filter(from_numpy(kept)), kinds[kept]
         return rows, kinds
 
     def folder(self, rows: pa.Table, row: int, bucket: int) -> str:

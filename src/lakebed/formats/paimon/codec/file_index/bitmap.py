@@ -20,7 +20,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.file_index.keys import Key, KeyKind, Keys, distinct
 from lakebed.formats.paimon.codec.file_index.relations import SortedKeys
 from lakebed.formats.paimon.codec.file_index.roaring import bitmap_bytes
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, to_numpy
 
 _HEAD = struct.Struct(">ii?")
 _INT = struct.Struct(">i")
@@ -97,7 +97,7 @@ def write_bitmap_index(
         head += struct.pack(">ii", null_place, len(body[0]) if body else len(bitmap_bytes(nulls)))
     entries = pc.binary_join_element_wise(stored, _numbers(offsets), _numbers(lengths), b"")
     blocks, firsts, start = list[bytes](), list[bytes](), 0
-    for first, last in _runs(pc.binary_length(entries).to_numpy(zero_copy_only=False), block_bytes - _INT.size):
+    for first, last in _runs(to_numpy(pc.binary_length(entries)), block_bytes - _INT.size):
         block = _INT.pack(last - first) + _joined(entries.slice(first, last - first))
         firsts.append(stored[first].as_py() + _INT.pack(start))
         start += len(block)

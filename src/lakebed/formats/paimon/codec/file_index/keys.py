@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon.codec.types import DataType, arrow_type, timestamp_unit
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
 
 Keys: TypeAlias = "Int64s | pa.BinaryArray"
 """Keys of rows that are not null."""
@@ -68,17 +68,17 @@ class KeyKind:
             return values.cast(pa.binary())
         match self.type.root:
             case "BOOLEAN":
-                return values.cast(pa.int8()).to_numpy().astype(np.int64)
+                return to_numpy(values.cast(pa.int8())).astype(np.int64)
             case "FLOAT" | "DOUBLE":
-                return _float_keys(values.to_numpy(zero_copy_only=False), self.width)
+                return _float_keys(to_numpy(values), self.width)
             case "DECIMAL":
                 return np.frombuffer(_whole(values).buffers()[1], np.int64)[: 2 * len(values) : 2]
             case "TIMESTAMP" | "TIMESTAMP_LTZ":
-                numbers: Int64s = values.cast(pa.int64()).to_numpy()
+                numbers: Int64s = to_numpy(values.cast(pa.int64()))
                 return numbers // 1000 if timestamp_unit(self.type) == "ns" else numbers
             case "DATE" | "TIME":
-                return values.cast(pa.int32()).to_numpy().astype(np.int64)
-        return values.to_numpy().astype(np.int64)
+                return to_numpy(values.cast(pa.int32())).astype(np.int64)
+        return to_numpy(values).astype(np.int64)
 
     def literal_keys(self, values: pa.Array) -> list[Key]:
         """The keys of literals that a predicate compares the column with, each once, the nulls left out. A zero among
@@ -109,7 +109,7 @@ class KeyKind:
     def stored(self, keys: Keys) -> pa.BinaryArray:
         """Keys as indexes store them."""
         if isinstance(keys, pa.Array):
-            lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(">i4")
+            lengths = to_numpy(pc.binary_length(keys)).astype(">i4")
             return pc.binary_join_element_wise(_fixed(lengths.tobytes(), 4), keys, b"")
         if self.is_float:
             keys = _flipped(keys, self.width)
@@ -161,10 +161,10 @@ def distinct(keys: Keys) -> tuple[Keys, Int64s]:
     """Each key once, in order, and the place of each row's key among them."""
     if isinstance(keys, pa.Array):
         encoded = keys.dictionary_encode()
-        order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+        order = to_numpy(pc.array_sort_indices(encoded.dictionary))
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        return encoded.dictionary.take(pa.array(order)), places[encoded.indices.to_numpy()]
+        return encoded.dictionary.take(from_numpy(order)), places[to_numpy(encoded.indices)]
     values, inverse = np.unique(keys, return_inverse=True)
     return values, inverse.reshape(-1).astype(np.int64)
 
@@ -191,4 +191,4 @@ def _fixed(data: bytes, width: int) -> pa.BinaryArray:
 
 def _whole(values: pa.Array) -> pa.Array:
     """The same values at the beginning of their buffers."""
-    return pa.concat_arrays([values]) if not values.offset else values.take(pa.array(np.arange(len(values))))
+    return pa.concat_arrays([values]) if not values.offset else values.take(from_numpy(np.arange(len(values))))

@@ -19,7 +19,7 @@ from lakebed.formats.paimon.codec.file_index.keys import KeyKind, Keys
 from lakebed.formats.paimon.codec.file_index.range_bitmap import RangeBitmap, write_range_bitmap
 from lakebed.formats.paimon.codec.file_index.relations import ColumnIndex
 from lakebed.formats.paimon.codec.types import DataType
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, to_numpy
 from lakebed.kernel.options import memory_size
 
 BLOOM, BITMAP, BSI, RANGE = "bloom-filter", "bitmap", "bsi", "range-bitmap"
@@ -139,7 +139,7 @@ class RowsBuilder:
 
     def add(self, column: pa.Array) -> None:
         """Take the next rows."""
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = to_numpy(column.is_valid())
         self._keys.append(self._kind.keys(column))
         self._positions.append(np.flatnonzero(valid) + self._rows)
         self._rows += len(column)

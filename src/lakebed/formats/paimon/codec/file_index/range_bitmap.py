@@ -19,7 +19,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.file_index.keys import Key, KeyKind, Keys, distinct
 from lakebed.formats.paimon.codec.file_index.relations import SortedKeys
 from lakebed.formats.paimon.codec.file_index.roaring import bitmap_bytes, read_bitmap
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, to_numpy
 
 _VERSION = 1
 _INT = struct.Struct(">i")
@@ -104,7 +104,7 @@ def write_range_bitmap(
 
 
 def _dictionary(kind: KeyKind, stored: pa.BinaryArray, most: int) -> bytes:
-    sizes = pc.binary_length(stored).to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes = to_numpy(pc.binary_length(stored)).astype(np.int64)
     offsets, chunks, keys, at, key_at = list[bytes](), list[bytes](), list[bytes](), 0, 0
     for first, stop in _chunks(sizes, most, bool(kind.width)):
         others = b"".join(stored.slice(first + 1, stop - first - 1).to_pylist())

@@ -21,6 +21,7 @@ from lakebed.formats.paimon.codec.binary_row import encode_row, plain, with_arit
 from lakebed.formats.paimon.codec.manifest import SimpleStats
 from lakebed.formats.paimon.codec.types import DataField, DataType
 from lakebed.formats.paimon.write.statistics.modes import NO_STATS, StatsMode
+from lakebed.kernel.arrays import to_numpy
 
 _NOTHING = DataType("BIGINT")
 """The type of a field that is null whatever its type, except that it takes no room."""
@@ -132,7 +133,7 @@ def truncated_max(text: str, characters: int) -> str | None:
 
 
 def _float_facts(column: pa.Array, nulls: int) -> ColumnFacts:
-    numbers = (column.drop_null() if nulls else column).to_numpy()
+    numbers = to_numpy(column.drop_null() if nulls else column)
     low, high = float(np.min(numbers)), float(np.max(numbers))  # a NaN makes both NaN
     return ColumnFacts(nulls=nulls, known=False) if low != low else ColumnFacts(low, high, nulls)
 

@@ -26,6 +26,7 @@ from lakebed.formats.paimon.write.statistics.columns import (
 )
 from lakebed.formats.paimon.write.statistics.modes import NO_STATS, StatsMode, StatsModes
 from lakebed.kernel import clock
+from lakebed.kernel.arrays import to_numpy
 from lakebed.model.rowkind import RowKind
 
 _NO_KEY = with_arity(EMPTY_ROW, 0)
@@ -65,8 +66,8 @@ class Describer:
             return Part(facts, (), (), (start, self._next - 1), 0)
         keys = [_column(rows, name) for name in self._keys]
         first, last = (tuple(plain(key[at]) for key in keys) for at in (0, len(rows) - 1))
-        numbers = _column(rows, SEQUENCE_NUMBER).to_numpy()
-        kinds = _column(rows, VALUE_KIND).to_numpy()
+        numbers = to_numpy(_column(rows, SEQUENCE_NUMBER))
+        kinds = to_numpy(_column(rows, VALUE_KIND))
         deletes = int(((kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)).sum())
         return Part(facts, first, last, (int(numbers.min()), int(numbers.max())), deletes)
 

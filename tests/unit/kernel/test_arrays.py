@@ -1,0 +1,75 @@
+"""Columns of numpy arrays and of values, which are those that pyarrow makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakebed.kernel.arrays import from_numpy, from_values, to_numpy
+
+NUMBERS = [
+    np.arange(5),
+    np.arange(20, dtype=np.int32)[::3],
+    np.array([True] * 9 + [False]),
+    np.array([1.5, float("nan"), -0.0]),
+    np.array([1, 2], np.float16),
+    np.empty(0, np.int8),
+    np.empty(0, np.bool_),
+]
+VALUES = [
+    ([1, None, -3], pa.int8()),
+    ([2**63], pa.uint64()),
+    ([True, None, False] * 4, pa.bool_()),
+    (["é", None, ""], pa.string()),
+    ([b"\0a", None, memoryview(b"b")], pa.binary()),
+    ([["a", None], None, []], pa.list_(pa.string())),
+    ([[1], [], [2, 3]], pa.list_(pa.int64())),
+    ([1.5, None], pa.float64()),
+    ([], pa.list_(pa.list_(pa.binary()))),
+    ([None], pa.string()),
+]
+
+
+@pytest.mark.parametrize("values", NUMBERS, ids=lambda values: f"{values.dtype}-{len(values)}")
+def test_numbers_are_the_same_there_and_back(values: np.ndarray[Any, Any]) -> None:
+    column = from_numpy(values)
+    column.validate(full=True)
+    assert column.type == pa.array(values).type
+    np.testing.assert_array_equal(column.to_numpy(zero_copy_only=False), values)
+    for part in (column, column.slice(1), pa.chunked_array([column, column[:1]])):
+        plain = to_numpy(part)
+        assert plain.dtype == values.dtype
+        np.testing.assert_array_equal(
+            plain, pa.chunked_array([part]).to_numpy() if part is column else np.asarray(part)
+        )
+    nulls = np.arange(len(values)) % 2 == 0
+    assert from_numpy(values, nulls).is_null().to_pylist() == nulls.tolist()
+
+
+@pytest.mark.parametrize(("values", "kind"), VALUES, ids=str)
+def test_values_are_those_that_pyarrow_makes(values: list[Any], kind: pa.DataType) -> None:
+    column = from_values(values, kind)
+    column.validate(full=True)
+    assert column.equals(pa.array(values, kind))
+
+
+def test_a_value_that_a_column_cannot_have_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        from_values([300], pa.int8())
+
+
+OTHERS = [
+    pa.array([1, None]),
+    pa.array(["a", "b"]),
+    pa.array([1, 2], pa.timestamp("us")),
+    pa.chunked_array([], pa.int32()),
+]
+
+
+@pytest.mark.parametrize("column", OTHERS, ids=lambda column: str(column.type))
+def test_other_columns_are_as_pyarrow_gives_them(column: Any) -> None:
+    whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    np.testing.assert_array_equal(to_numpy(column), whole.to_numpy())
