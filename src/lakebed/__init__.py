@@ -9,38 +9,40 @@
 `lakebed.open` and `lakebed.create` give a `Table`. `lakebed.spark` has the same tables as DataFrames.
 """
 
-import importlib
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import lakebed.memory_pool  # noqa: F401 - first: it says what pyarrow takes when it is loaded
 from lakebed import errors
-from lakebed.examples import example
-from lakebed.formats import create_table as create
-from lakebed.formats import find_tables as tables
-from lakebed.formats import open_catalog as catalog
-from lakebed.formats import open_table as open
-from lakebed.kernel.engine import LocalEngine
-from lakebed.kernel.shared_engine import together
-from lakebed.model.alter import (
-    add_column,
-    add_partition_field,
-    drop_column,
-    drop_partition_field,
-    move_column,
-    remove_option,
-    rename_column,
-    rename_partition_field,
-    replace_partition_field,
-    set_comment,
-    set_default,
-    set_identifier_fields,
-    set_nullable,
-    set_option,
-    set_sort_order,
-    widen,
-)
-from lakebed.verbs.table import Table
 from lakebed.version import VERSION
+
+if TYPE_CHECKING:
+    from lakebed.examples import example
+    from lakebed.formats import create_table as create
+    from lakebed.formats import find_tables as tables
+    from lakebed.formats import open_catalog as catalog
+    from lakebed.formats import open_table as open
+    from lakebed.kernel.engine import LocalEngine
+    from lakebed.kernel.shared_engine import together
+    from lakebed.model.alter import (
+        add_column,
+        add_partition_field,
+        drop_column,
+        drop_partition_field,
+        move_column,
+        remove_option,
+        rename_column,
+        rename_partition_field,
+        replace_partition_field,
+        set_comment,
+        set_default,
+        set_identifier_fields,
+        set_nullable,
+        set_option,
+        set_sort_order,
+        widen,
+    )
+    from lakebed.verbs.table import Table
 
 __all__ = [
     "LocalEngine", "Table", "add_column", "add_partition_field", "catalog", "create", "drop_column",
@@ -50,16 +52,30 @@ __all__ = [
 ]  # fmt: skip
 __version__ = VERSION
 
-
-_LAZY = ("callbacks", "hudi", "paimon", "spark")
+_PLACES = {
+    "LocalEngine": "kernel.engine",
+    "Table": "verbs.table",
+    "catalog": "formats:open_catalog",
+    "create": "formats:create_table",
+    "example": "examples",
+    "open": "formats:open_table",
+    "tables": "formats:find_tables",
+    "together": "kernel.shared_engine",
+}
+"""The modules of names in `__all__`, with the name there where it is another one. The rest are in `model.alter`."""
+_MODULES = ("callbacks", "hudi", "paimon", "spark")
 
 
 def __getattr__(name: str) -> Any:
-    """Import `lakebed.callbacks`, `.hudi`, `.paimon` and `.spark` at their first use: other work starts faster."""
-    if name in _LAZY:
-        return importlib.import_module(f"lakebed.{name}")
-    raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
+    """Import a name at its first use: a process starts faster without what it does not use."""
+    if name in _MODULES:
+        return import_module(f"lakebed.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
+    module, _, there = _PLACES.get(name, "model.alter").partition(":")
+    value = globals()[name] = getattr(import_module(f"lakebed.{module}"), there or name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *__all__, *_MODULES})

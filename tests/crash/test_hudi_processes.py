@@ -43,7 +43,17 @@ UPSERT = {"hoodie.datasource.write.operation": "upsert"}
 QUIET = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
 TIGHT = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 3, "hoodie.keep.max.commits": 4}
 forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["lakebed", "lakebed.formats.hudi.table", "pyarrow.parquet", "pyarrow.compute"])
+forks.set_forkserver_preload(
+    [
+        "lakebed",
+        "lakebed.formats.hudi.write.sink",
+        "lakebed.formats.hudi.rewrite.run",
+        "lakebed.formats.hudi.expire.run",
+        "lakebed.formats.hudi.archive.run",
+        "pyarrow.parquet",
+        "pyarrow.compute",
+    ]
+)
 
 
 @dataclass(frozen=True)

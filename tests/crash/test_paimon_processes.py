@@ -14,7 +14,16 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("writer", pa.in
 QUICK = {"commit.max-retries": "200", "commit.min-retry-wait": "1 ms", "commit.max-retry-wait": "20 ms"}
 COMMITS, ROWS = 4, 10
 forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["lakebed", "lakebed.formats.paimon.table", "pyarrow.parquet", "pyarrow.compute"])
+forks.set_forkserver_preload(
+    [
+        "lakebed",
+        "lakebed.formats.paimon.write.sink",
+        "lakebed.formats.paimon.rewrite.run",
+        "lakebed.formats.paimon.expire.kinds",
+        "pyarrow.parquet",
+        "pyarrow.compute",
+    ]
+)
 
 
 def write(location: str, number: int, dies_at: int | None = None) -> None:

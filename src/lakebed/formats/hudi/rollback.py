@@ -38,8 +38,9 @@ from lakebed.formats.hudi.layout import WRITES, file_path
 from lakebed.formats.hudi.metadata_table.named import PARTITIONS, partitions_of
 from lakebed.formats.hudi.read.plan import commit_at, needed_files
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.savepoints import check_cleans, check_version, savepoint_names
+from lakebed.formats.hudi.savepoints import check_cleans, check_version
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
+from lakebed.formats.hudi.timeline.savepoint_names import savepoint_names
 from lakebed.model.upkeep import RollbackResult
 from lakebed.verbs.table import Position
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from lakebed.errors import CommitConflictError, DataCleanedError, NotInHistoryError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, DataCleanedError, UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.plans import (
     CleanerPlan,
     SavepointMetadata,
@@ -25,6 +25,7 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
+from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint, savepoint_names
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
@@ -35,7 +36,6 @@ from lakebed.formats.hudi.timeline.writing import (
 from lakebed.kernel import clock
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
-from lakebed.model.refs import Ref
 
 _ACTION = "savepoint"
 _BY = "lakebed"
@@ -43,40 +43,10 @@ _OLDEST = 6
 """The oldest table version that lakebed writes to."""
 
 
-def savepoint_names(store: Store, timeline: Timeline) -> dict[str, str]:
-    """The instant of each completed savepoint by its name: the comment, or the instant where that is empty."""
-    entries = [entry for entry in timeline.entries if entry.action == _ACTION and entry.done]
-    names: dict[str, str] = {}
-    for entry, data in zip(entries, store.read_many([entry.file for entry in entries]), strict=True):
-        todo = "Name the savepoint by its instant, or delete it"
-        with decoding("a savepoint cannot be read", table=store.location, file=entry.file, todo=todo):
-            names[decode(SavepointMetadata, data).comments or entry.time] = entry.time
-    return names
-
-
-def savepoint_refs(store: Store, timeline: Timeline) -> list[Ref]:
-    """The completed savepoints as tags, by name."""
-    return [Ref(name, "tag", time) for name, time in sorted(savepoint_names(store, timeline).items())]
-
-
 def refuse_lifetime(time_retained: object, table: str) -> None:
     """Raise UsageError where a savepoint is to live for a time: it has no place for that."""
     if time_retained is not None:
         raise UsageError("a Hudi savepoint has no time to live", table=table, todo="Delete it when it is due")
-
-
-def find_savepoint(store: Store, timeline: Timeline, name: str) -> str:
-    """The instant of a savepoint, by its name or by the instant itself. NotInHistoryError where there is none."""
-    if name in timeline.savepointed:
-        return name
-    names = savepoint_names(store, timeline)
-    if name in names:
-        return names[name]
-    raise NotInHistoryError(
-        f"no savepoint {name!r}",
-        table=store.location,
-        todo=f"Savepoints: {', '.join(sorted(names)) or 'none'}",
-    )
 
 
 def make_savepoint(

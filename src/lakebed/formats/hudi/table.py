@@ -5,74 +5,49 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from lakebed.formats.hudi.archive.run import archive
-from lakebed.formats.hudi.archive.state_files import active_from
-from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.gone import conflict_when_gone
 from lakebed.formats.hudi.commit.options import commit_options
-from lakebed.formats.hudi.commit.restore import finish_restores
-from lakebed.formats.hudi.config import TableConfig, load_config
-from lakebed.formats.hudi.definition import create_table, remove_without_commits
-from lakebed.formats.hudi.expire.failed_writes import end_failed_writes
-from lakebed.formats.hudi.expire.options import WHAT
-from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
-from lakebed.formats.hudi.expire.orphans import remove_orphans
-from lakebed.formats.hudi.expire.partitions import expire_partitions
-from lakebed.formats.hudi.expire.run import Clean
-from lakebed.formats.hudi.index.options import INDEXES, check_engine_of, kept_with_table
-from lakebed.formats.hudi.inspect import inspect_table
+from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS, HOODIE, META_COLUMNS, WRITES
 from lakebed.formats.hudi.metadata_table.read import keeps_listing
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.partitions import first_folders
-from lakebed.formats.hudi.read.plan import commit_at, needed_files
 from lakebed.formats.hudi.read.request import ReadRequest
-from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
-from lakebed.formats.hudi.rollback import roll_back_to
-from lakebed.formats.hudi.savepoints import make_savepoint, refuse_lifetime, remove_savepoint, savepoint_refs
-from lakebed.formats.hudi.system_tables.names import system_tables
-from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
-from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
-from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution, spelled
-from lakebed.formats.hudi.write.first_rows import FirstRowsWriter
-from lakebed.formats.hudi.write.operation import Operation
-from lakebed.formats.hudi.write.settings import (
-    DELETE_PARTITIONS,
-    OPERATION,
-    SIZING,
-    WriteSettings,
-    check_served,
-    write_options,
-)
-from lakebed.formats.hudi.write.sink import HudiSink
+from lakebed.formats.hudi.upkeep import OPEN, split_options
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.files import Listing, Store
+from lakebed.kernel.files import Listing
 from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
-from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
-from lakebed.model.instant import Instant
-from lakebed.model.refs import Ref
-from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
-from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.stream import StreamReader
-from lakebed.verbs.system_tables import SystemTable
-from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target
-from lakebed.verbs.two_phase import TableWriter
-from lakebed.verbs.write import Mode, swept
+from lakebed.verbs.table import Table, checked_name, checked_position, checked_target
+from lakebed.verbs.write import Mode
+
+if TYPE_CHECKING:
+    from lakebed.formats.hudi.commit.context import WriteContext
+    from lakebed.formats.hudi.config import TableConfig
+    from lakebed.formats.hudi.read.split import HudiSplit
+    from lakebed.formats.hudi.write.sink import HudiSink
+    from lakebed.kernel.engine import Engine
+    from lakebed.kernel.files import Store
+    from lakebed.model.commit import CommitResult
+    from lakebed.model.instant import Instant
+    from lakebed.model.refs import Ref
+    from lakebed.model.report import TableReport
+    from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
+    from lakebed.verbs.read import ReadPlan
+    from lakebed.verbs.stream import StreamReader
+    from lakebed.verbs.system_tables import SystemTable
+    from lakebed.verbs.table import Position, Span
+    from lakebed.verbs.two_phase import TableWriter
 
 
 class HudiTable(Table):
@@ -107,6 +82,12 @@ class HudiTable(Table):
         Raises what `definition.create_table` raises for a definition that makes no table, UnsupportedError where the
         options ask for writes that lakebed does not serve, TableExistsError where there is a table already.
         """
+        from lakebed.formats.hudi.definition import create_table
+        from lakebed.formats.hudi.index.options import INDEXES, check_engine_of, kept_with_table
+        from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
+        from lakebed.formats.hudi.upkeep import UPKEEP
+        from lakebed.formats.hudi.write.settings import SIZING, check_served
+
         known = SIZING + UPKEEP
         calls = {k: v for k, v in options.items() if k.lower().startswith("lakebed.") or known.knows(k)}
         OPEN.parse(calls)
@@ -124,6 +105,8 @@ class HudiTable(Table):
 
     def remove_without_commits(self) -> None:
         """Remove the table, with what failed writes left; it stays where a write is pending or has completed."""
+        from lakebed.formats.hudi.definition import remove_without_commits
+
         remove_without_commits(self.store)
 
     def state(self, whole: bool = False) -> TableState:
@@ -168,6 +151,8 @@ class HudiTable(Table):
         return None if self._options[AS_OF] else super().newest()
 
     def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        from lakebed.formats.hudi.system_tables.names import system_tables
+
         return system_tables(self.state, self.history, self.options)
 
     @looks_again
@@ -217,6 +202,11 @@ class HudiTable(Table):
         Raises OptionError, UsageError for an operation that the mode cannot run, UnsupportedError for a table or a
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
         """
+        from lakebed.formats.hudi.upkeep import after_commit, upkeep_options
+        from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution
+        from lakebed.formats.hudi.write.settings import WriteSettings
+        from lakebed.formats.hudi.write.sink import HudiSink
+
         state = self.state()
         given, services = split_options({**self._writes, **option_texts(options)})
         upkeep_options(services, state.config)  # refused before anything is written
@@ -236,6 +226,8 @@ class HudiTable(Table):
 
     def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> HudiSink:
         """The table as the target of rows with these columns, named in any case."""
+        from lakebed.formats.hudi.write.evolution import spelled
+
         return self.sink(mode, commit_user, rows=spelled(rows, self.schema))
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
@@ -245,6 +237,10 @@ class HudiTable(Table):
         Raises SchemaError when rows do not fit, CommitConflictError when another writer changed the same file groups.
         Nothing is visible after an error.
         """
+        from lakebed.model.commit import BATCH_IDENTIFIER
+        from lakebed.verbs.two_phase import TableWriter
+        from lakebed.verbs.write import swept
+
         if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
             data = pa.RecordBatchReader.from_stream(data)
         rows = getattr(data, "schema", None)
@@ -255,6 +251,8 @@ class HudiTable(Table):
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """A writer whose caller decides when to commit. It inserts rows; rows with a `_row_kind` are changes by key."""
+        from lakebed.formats.hudi.write.first_rows import FirstRowsWriter
+
         return FirstRowsWriter(lambda rows: self.sink(Mode.APPEND, commit_user, callbacks, rows=rows), self.schema)
 
     @conflict_when_gone
@@ -271,6 +269,11 @@ class HudiTable(Table):
         made and run, with the plans that are pending already. Raises UnsupportedError for a table that lakebed does
         not compact, before anything is written.
         """
+        from lakebed.formats.hudi.commit.restore import finish_restores
+        from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
+        from lakebed.formats.hudi.write.settings import WriteSettings
+        from lakebed.kernel.engine import LocalEngine
+
         state = self.state()
         parsed = parse_options(option_texts(options), state.config.properties)
         context = self._context(state.config, commit_options(option_texts(options)))
@@ -292,6 +295,13 @@ class HudiTable(Table):
         writes are rolled back, and `expired` are their instants. With orphan-files those files go that no state of the
         table has.
         """
+        from lakebed.formats.hudi.expire.failed_writes import end_failed_writes
+        from lakebed.formats.hudi.expire.options import WHAT
+        from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
+        from lakebed.formats.hudi.expire.orphans import remove_orphans
+        from lakebed.formats.hudi.expire.partitions import expire_partitions
+        from lakebed.formats.hudi.expire.run import Clean
+
         config = load_config(self.store)
         parsed = parse_expire_options(option_texts(options), config.properties)
         if parsed[WHAT] == "partitions":
@@ -304,16 +314,24 @@ class HudiTable(Table):
         return Clean(self.state, context, parsed).run(dry_run)
 
     def _delete_partitions(self, patterns: str) -> CommitResult:
+        from lakebed.formats.hudi.write.operation import Operation
+        from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION
+
         columns = [field for field in self.schema if field.name not in META_COLUMNS]
         options = {OPERATION.key: Operation.DELETE_PARTITION.value, DELETE_PARTITIONS.key: patterns}
         return self.write(pa.schema(columns).empty_table(), Mode.DELETE.value, options)
 
     def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
+        from lakebed.formats.hudi.commit.context import WriteContext
+        from lakebed.formats.hudi.write.settings import write_options
+
         given = write_options({**split_options(self._writes)[0], **options}, config, self.location)
         return WriteContext(self.store, config, given, self._metadata, self._scratch, self.options)
 
     def refs(self) -> list[Ref]:
         """The savepoints as tags, by name."""
+        from lakebed.formats.hudi.timeline.savepoint_names import savepoint_refs
+
         return savepoint_refs(self.store, self.state().timeline)
 
     def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
@@ -322,6 +340,9 @@ class HudiTable(Table):
         NotInHistoryError for a commit that is not on the active timeline, DataCleanedError where its files are gone,
         UsageError for a name or a commit that has a tag already, and for a `time_retained`, which savepoints have not.
         """
+        from lakebed.formats.hudi.read.plan import commit_at, needed_files
+        from lakebed.formats.hudi.savepoints import make_savepoint, refuse_lifetime
+
         name = checked_name(name, "tag")
         refuse_lifetime(time_retained, self.location)
         state = self.state(whole=True)
@@ -330,6 +351,8 @@ class HudiTable(Table):
 
     def delete_tag(self, name: str) -> None:
         """Remove a savepoint, by its name or its instant. The next clean may delete what it kept."""
+        from lakebed.formats.hudi.savepoints import remove_savepoint
+
         name = checked_name(name, "tag")
         remove_savepoint(self._context(load_config(self.store)), name)
 
@@ -341,6 +364,8 @@ class HudiTable(Table):
         Raises NotInHistoryError where there is no such commit, UsageError where later savepoints hold what would go,
         DataCleanedError where files of that commit are gone, UnsupportedError where what would go is archived.
         """
+        from lakebed.formats.hudi.rollback import roll_back_to
+
         context = self._context(load_config(self.store))
         return roll_back_to(partial(self.state, whole=True), context, checked_target(to), dry_run)
 
@@ -352,6 +377,9 @@ class HudiTable(Table):
         The options are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties
         too. With `dry_run` the decisions are the same, and nothing is changed.
         """
+        from lakebed.formats.hudi.archive.run import archive
+        from lakebed.kernel.engine import LocalEngine
+
         options = {**commit_options(self._writes), **option_texts(options)}
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
@@ -362,10 +390,15 @@ class HudiTable(Table):
 
         `options` are those of `archive`: the report says what an archival with them would do, and what holds it up.
         """
+        from lakebed.formats.hudi.archive.state_files import active_from
+        from lakebed.formats.hudi.inspect import inspect_table
+
         now = self._now(whole=True)
         return inspect_table(self._state(*now), active_from(now[1].files), self._options, self.options, options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes that begins at `read.start-commit`, without that option at the newest commit."""
+        from lakebed.formats.hudi.read.stream import HudiStream
+
         check_alone(self._options, "a stream", self.location)
         return HudiStream(self.state, ReadRequest(self._options, columns, where))

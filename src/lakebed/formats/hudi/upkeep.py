@@ -8,10 +8,10 @@ a service that is asked for as asynchronous runs after the write too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX, KEEP_MIN, MAX_DELTA_COMMITS
-from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.commit.options import COMMIT, commit_options
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.expire.options import EXPIRE, WHAT
@@ -203,7 +203,8 @@ def _archive_metadata(table: Table, options: Options, given: Mapping[str, str]) 
         return
     kept = {KEEP_MIN.key: options[KEEP_MIN] + 1, KEEP_MAX.key: options[KEEP_MAX] + 1}
     wanted = {**_known(ARCHIVE, given), **kept, MAX_DELTA_COMMITS.key: options[COMPACT_AFTER]}
-    archive(InnerStore(table.store, FOLDER), wanted, LocalEngine(), storage=dict(table.options))
+    run: Any = import_module("lakebed.formats.hudi.archive.run")  # which reads and opening a table do without
+    run.archive(InnerStore(table.store, FOLDER), wanted, LocalEngine(), storage=dict(table.options))
 
 
 def _known(options: OptionSet, given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A Paimon table: the public face, over the modules of the format."""
+"""A Paimon table: the public face, over the modules of the format.
+
+What only one verb needs is imported when that is called: most processes read, and start in half the time.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +9,47 @@ import copy
 import datetime
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, TableExistsError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.alter.run import alter_table
-from lakebed.formats.paimon.branches import Branches
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.formats.paimon.commit.callbacks import named_callbacks
-from lakebed.formats.paimon.commit.options import CommitOptions
-from lakebed.formats.paimon.definition import new_schema
-from lakebed.formats.paimon.expire import options as expire_options
-from lakebed.formats.paimon.expire.kinds import after_commits, expire
-from lakebed.formats.paimon.expire.partitions import LastLook
-from lakebed.formats.paimon.inspect import inspect
+from lakebed.formats.paimon.expire.last_look import LastLook
 from lakebed.formats.paimon.instants import instant_of
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
-from lakebed.formats.paimon.mark_done import mark_done
-from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.batch import plan_range, plan_rows
-from lakebed.formats.paimon.read.change_task import KindColumn
-from lakebed.formats.paimon.read.changes import plan_between
 from lakebed.formats.paimon.read.plan import ReadRequest
 from lakebed.formats.paimon.read.range import names_a_range
 from lakebed.formats.paimon.read.row_tracking import with_tracking
-from lakebed.formats.paimon.read.split import ChangeSplit
 from lakebed.formats.paimon.read.start import NEWEST
-from lakebed.formats.paimon.read.stream import PaimonStream
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
-from lakebed.formats.paimon.rewrite import options as rewrite_options
-from lakebed.formats.paimon.rewrite.append_inline import compaction_of_writes
-from lakebed.formats.paimon.rewrite.run import rewrite_files
-from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.tags.after_commit import TagsOfCommits
-from lakebed.formats.paimon.tags.listing import list_refs
-from lakebed.formats.paimon.tags.names import Tags
-from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.callbacks import checked_callbacks
-from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
-from lakebed.model.alter import AlterResult, Change
-from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
-from lakebed.model.refs import Ref
-from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
 from lakebed.redaction import Settings
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target, project
-from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
+
+if TYPE_CHECKING:
+    from lakebed.formats.paimon.read.split import ChangeSplit
+    from lakebed.formats.paimon.read.stream import PaimonStream
+    from lakebed.formats.paimon.tags.names import Tags
+    from lakebed.formats.paimon.write.sink import PaimonSink
+    from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
+    from lakebed.kernel.engine import Engine
+    from lakebed.model.alter import AlterResult, Change
+    from lakebed.model.commit import CommitResult
+    from lakebed.model.refs import Ref
+    from lakebed.model.report import TableReport
+    from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
 
 
 class PaimonTable(Table):
@@ -101,6 +86,9 @@ class PaimonTable(Table):
         Raises SchemaError and OptionError for a definition that Paimon does not allow, TableExistsError where there is
         a table already.
         """
+        from lakebed.formats.paimon.definition import new_schema
+        from lakebed.formats.paimon.merge import merge_function
+
         definition = new_schema(schema, primary_key, partition_by, options, store.location)
         if definition.primary_keys:
             merge_function(definition, opt.table_options(definition.options))
@@ -170,6 +158,8 @@ class PaimonTable(Table):
     ) -> ReadPlan[ChangeSplit]:
         """Plan a read of the changes in (after, until], by `incremental-between-scan-mode`: as the commits wrote them,
         or as the two snapshots differ."""
+        from lakebed.formats.paimon.read.changes import plan_between
+
         schema = self._history.schema_and_hints(earliest=False)
         return plan_between(self._request(schema, columns, where), after, until)
 
@@ -179,6 +169,9 @@ class PaimonTable(Table):
         """A stream of the branch's changes, from the start that `scan.mode` and its like name, else in the mode
         `default`. `consumer-id` keeps its progress in the table. An `audited` one has row kinds as Paimon's audit log
         has them."""
+        from lakebed.formats.paimon.read.change_task import KindColumn
+        from lakebed.formats.paimon.read.stream import PaimonStream
+
         newest, kinds = self._history.schema_and_hints, KindColumn.FIRST if audited else KindColumn.LAST
         return PaimonStream(
             lambda known: self._request(newest(earliest=False), known or columns, where), default, kinds
@@ -200,6 +193,13 @@ class PaimonTable(Table):
     ) -> PaimonSink:
         """The table as the target of a write by many tasks. `overwrite` names the partitions that a static overwrite
         replaces, by plain values."""
+        from lakebed.formats.paimon.commit.callbacks import named_callbacks
+        from lakebed.formats.paimon.commit.options import CommitOptions
+        from lakebed.formats.paimon.expire.kinds import after_commits
+        from lakebed.formats.paimon.rewrite.append_inline import compaction_of_writes
+        from lakebed.formats.paimon.write.sink import PaimonSink
+        from lakebed.kernel.commit.callbacks import checked_callbacks
+
         table = self._on_branch(options)
         schema = table._history.schema_and_hints()
         parsed = table._options(schema, options)
@@ -221,6 +221,9 @@ class PaimonTable(Table):
         Raises SchemaError for rows that do not conform to the table. When the write fails, nothing is visible and no
         file stays.
         """
+        from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
+        from lakebed.verbs.two_phase import batches_of
+
         writer = PaimonTableWriter(self.sink(Mode.parse(mode), options=options))
         with writer:
             for piece in batches_of(data):
@@ -242,6 +245,10 @@ class PaimonTable(Table):
         `bucket` moves rows into that number of buckets; others are table options for this call. With
         `lakebed.rewrite.what` = `manifests` these are merged. CommitConflictError when another compaction was faster.
         """
+        from lakebed.formats.paimon.rewrite import options as rewrite_options
+        from lakebed.formats.paimon.rewrite.run import rewrite_files
+        from lakebed.formats.paimon.tags.after_commit import TagsOfCommits
+
         own, given = rewrite_options.OPTIONS.split(options, opt.OPTIONS)
         table = self._on_branch(given)
         schema = table._history.schema_and_hints(earliest=False)
@@ -258,6 +265,9 @@ class PaimonTable(Table):
         partitions are dropped in an OVERWRITE commit, with `orphan-files`, files go that nothing names, with `tags` the
         tags whose time is over.
         """
+        from lakebed.formats.paimon.expire import options as expire_options
+        from lakebed.formats.paimon.expire.kinds import expire
+
         own, given = expire_options.OPTIONS.split(options, opt.OPTIONS)
         table = self._on_branch(given)
         schema = table.table_schema
@@ -266,10 +276,14 @@ class PaimonTable(Table):
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
+        from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
+
         return PaimonTableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def refs(self) -> list[Ref]:
         """The branches of the table, and the tags of the branch that is open."""
+        from lakebed.formats.paimon.tags.listing import list_refs
+
         return list_refs(self._history)
 
     def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
@@ -286,15 +300,21 @@ class PaimonTable(Table):
 
     def branch(self, name: str, at: Position = None) -> None:
         """Make a branch of "tag:NAME", or an empty one that has the newest schema."""
+        from lakebed.formats.paimon.branches import Branches
+
         Branches(self._history).create(checked_name(name, "branch"), checked_position(at))
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch. Files that only it needs become orphans."""
+        from lakebed.formats.paimon.branches import Branches
+
         Branches(self._history).delete(checked_name(name, "branch"), self._options(self.table_schema))
 
     def fast_forward(self, name: str) -> None:
         """Put the branch that is open where the branch `name` is. What it has beyond that branch's oldest snapshot
         goes. CommitConflictError when another writer commits meanwhile."""
+        from lakebed.formats.paimon.branches import Branches
+
         Branches(self._history).fast_forward(checked_name(name, "branch"))
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
@@ -303,6 +323,8 @@ class PaimonTable(Table):
 
         NotInHistoryError when there is no such snapshot, CommitConflictError when another writer commits meanwhile.
         """
+        from lakebed.formats.paimon.rollback import PaimonRollback
+
         schema = self.table_schema
         return PaimonRollback(self._history, schema, self._options(schema)).run(checked_target(to), dry_run)
 
@@ -310,6 +332,8 @@ class PaimonTable(Table):
         self, partitions: Sequence[Mapping[str, Any]], dry_run: bool = False, options: Mapping[str, object] = {}
     ) -> tuple[str, ...]:
         """Write a file `_SUCCESS` into the folder of each partition, as `partition.mark-done-action` says."""
+        from lakebed.formats.paimon.mark_done import mark_done
+
         schema = self.table_schema
         return mark_done(self.store, schema, self._options(schema, options), partitions, dry_run)
 
@@ -318,6 +342,8 @@ class PaimonTable(Table):
 
         Raises SchemaError and OptionError for what Paimon refuses.
         """
+        from lakebed.formats.paimon.alter.run import alter_table
+
         return alter_table(self._history, changes, dry_run)
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
@@ -325,10 +351,14 @@ class PaimonTable(Table):
 
         `options` are table options that a writer sets for itself, and `branch`.
         """
+        from lakebed.formats.paimon.inspect import inspect
+
         table = self._on_branch(options)
         return inspect(table._history, lambda schema: table._options(schema, options))
 
     def _tags(self, schema: TableSchema) -> Tags:
+        from lakebed.formats.paimon.tags.names import Tags
+
         return Tags(self._history, schema, self._options(schema), self.options)
 
     def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:

@@ -18,7 +18,7 @@ from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.savepoints import savepoint_refs
+from lakebed.formats.hudi.timeline.savepoint_names import savepoint_refs
 from lakebed.model.instant import Instant
 from lakebed.verbs.system_tables import SystemTable, of_rows
 

@@ -11,9 +11,10 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon import partition_options
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.commit.options import ExpiryAfterCommit, PartitionExpiryAfterCommit, TagsAfterCommit
+from lakebed.formats.paimon.expire.last_look import LastLook
 from lakebed.formats.paimon.expire.options import WHAT
 from lakebed.formats.paimon.expire.orphans import remove_orphans
-from lakebed.formats.paimon.expire.partitions import LastLook, PartitionExpiry
+from lakebed.formats.paimon.expire.partitions import PartitionExpiry
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tags.after_commit import TagsOfCommits

@@ -8,7 +8,6 @@ values goes with it. By update time such a partition is not too old any more, an
 from __future__ import annotations
 
 import datetime
-import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from lakebed.formats.paimon.commit.loop import commit_snapshot
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.last_look import LastLook
 from lakebed.formats.paimon.expire.partition_time import PartitionTimes
 from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests
@@ -74,26 +74,6 @@ class PartitionPlan:
     expired: tuple[ExpiredPartition, ...] = ()
     kept: tuple[Skipped, ...] = ()
     older: int | None = None
-
-
-@dataclass(slots=True)
-class LastLook:
-    """When the commits of an open table last looked for partitions that are too old.
-
-    They begin as if they had looked at a random time before, as Paimon's do. So tables that are opened for a short
-    time look too: about one of those that an interval has.
-    """
-
-    _time: float = field(default_factory=clock.steady)
-    _share: float | None = field(default_factory=random.random)
-
-    def is_due(self, interval: int) -> bool:
-        """Whether an interval of milliseconds has passed. If so, the next one begins."""
-        now, earlier = clock.steady(), (self._share or 0.0) * interval / 1000
-        if now - self._time + earlier < interval / 1000:
-            return False
-        self._time, self._share = now, None
-        return True
 
 
 @dataclass(slots=True)

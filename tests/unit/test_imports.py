@@ -1,0 +1,79 @@
+"""What a process loads: only what its work needs, since each command, worker and task of Spark pays for it again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+
+HEAVY = {
+    "altair", "boto3", "botocore", "cryptography", "datafusion", "pandas", "pyarrow.dataset", "pydantic", "pyiceberg",
+    "pyspark", "rich", "sqlglot", "typer",
+}  # fmt: skip
+"""Packages that none of the jobs below needs."""
+JOBS = {
+    "import": ("", {"lakebed.formats", "pyarrow.compute", "obstore"}, 10),
+    "read Paimon": (
+        "lakebed.open(sys.argv[1]).read().read_all()",
+        {f"lakebed.formats.paimon.{name}" for name in ("write", "rewrite", "commit", "inspect", "alter", "tags")},
+        200,
+    ),
+    "changes of Paimon": ("lakebed.open(sys.argv[1]).changes().read_all()", {"lakebed.formats.paimon.write"}, 200),
+    "read Hudi": (
+        "lakebed.open(sys.argv[2]).read().read_all()",
+        {"lakebed.formats.hudi.archive.run", "lakebed.formats.hudi.rewrite.run", "lakebed.formats.hudi.write.run"},
+        320,
+    ),
+    "write Paimon": ("lakebed.open(sys.argv[1]).write(lakebed.open(sys.argv[1]).read(), 'upsert')", set(), 420),
+    "compact Paimon": ("lakebed.open(sys.argv[1]).rewrite()", {"lakebed.formats.paimon.alter"}, 430),
+}
+"""Jobs that one process does in this order: each with its code, modules that must not be loaded after it, besides those
+of `HEAVY`, and how many of lakebed's own are loaded then at most."""
+CODE = """
+import json, sys
+import lakebed
+loaded = []
+for code in json.loads(sys.argv[3]):
+    exec(code)
+    loaded.append(sorted(sys.modules))
+print(json.dumps(loaded))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The modules of a process after each job."""
+    folder = tmp_path_factory.mktemp("tables")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"], "amount": [1.5, None], "dt": ["x", "y"]})
+    locations = [str(folder / "shop.db" / "paimon"), str(folder / "hudi")]
+    options = {"bucket": "1"}
+    lakebed.create(locations[0], "paimon", rows.schema, ["id", "dt"], ["dt"], options=options)
+    lakebed.create(locations[1], "hudi", rows.schema, ["id"], ["dt"])
+    for location in locations:
+        for _ in range(3):
+            lakebed.open(location).write(rows, "upsert")
+    codes = json.dumps([code for code, _, _ in JOBS.values()])
+    words = [sys.executable, "-c", CODE, *locations, codes]
+    answer = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return dict(zip(JOBS, map(set, json.loads(answer)), strict=True))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_loads_only_what_it_needs(loaded: dict[str, set[str]], job: str) -> None:
+    _, unneeded, most = JOBS[job]
+    assert sorted(loaded[job] & (HEAVY | unneeded)) == []
+    own = [name for name in loaded[job] if name.partition(".")[0] == "lakebed"]
+    assert len(own) <= most, f"{len(own)} modules of lakebed"
+
+
+def test_the_package_runs_as_a_program() -> None:
+    words = [sys.executable, "-m", "lakebed", "history", "--json", lakebed.example("orders")]
+    answer = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert json.loads(answer)["format"] == "hudi"
+    assert Path(lakebed.__file__).with_name("__main__.py").exists()
