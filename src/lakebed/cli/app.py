@@ -18,6 +18,7 @@ from lakebed.cli import output
 from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
 from lakebed.cli.branch import branch
+from lakebed.cli.cherry_pick import cherry_pick, publish
 from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
@@ -61,6 +62,8 @@ for command in (
     refs,
     tag,
     branch,
+    cherry_pick,
+    publish,
     mark_partition_done,
 ):
     app.command()(command)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import UnsupportedError
+from lakebed.model.refs import RefResult
 
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete it.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Iceberg: move it, if it is there already.")]
+RefDryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Iceberg: show what would change, and change nothing.")
+]
 
 
 def refs(
@@ -34,11 +41,33 @@ def show(table: lakebed.Table, kind: str, as_json: bool) -> None:
     output.log(f"{len(shown)} {what} of {table.location} ({table.format})")
 
 
-def report(table: lakebed.Table, kind: str, name: str, action: str, as_json: bool) -> None:
-    """Print what became of a tag or a branch."""
-    if as_json:
-        output.emit_json(
-            {"table": table.location, "format": table.format, "kind": kind, "name": name, "action": action}
+def iceberg_only(table: lakebed.Table, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a verb that were given, of those that only Iceberg tables have. UnsupportedError for another
+    format's table."""
+    used = {name: value for name, value in given.items() if value}
+    if used and table.format != "iceberg":
+        option = "--" + next(iter(used)).replace("_", "-").replace("options", "retain")
+        raise UnsupportedError(
+            f"{table.format} tables have no {option} here", table=table.location, todo="Leave it out"
         )
-    else:
-        output.log(f"{kind} {name!r} of {table.location} was {action}")
+    return used
+
+
+def report(
+    table: lakebed.Table, kind: str, name: str, action: str, as_json: bool, result: RefResult | None = None
+) -> None:
+    """Print what became of a tag or a branch. `result` says it in full where the format does; its fields are part of
+    the JSON document of one that moves, and of a dry run."""
+    if as_json:
+        document = {"table": table.location, "format": table.format, "kind": kind, "name": name, "action": action}
+        moves = result is not None and (result.dry_run or (result.before and result.to))
+        output.emit_json({**(asdict(result) if result is not None and moves else {}), **document})
+        return
+    for verb, snapshots in () if result is None else (("leave it", result.removed), ("come in", result.added)):
+        if snapshots:
+            output.show_table([f"snapshots that {verb}"], [[snapshot] for snapshot in snapshots])
+    for note in result.notes if result is not None else ():
+        output.log(note)
+    done = "would be" if result is not None and result.dry_run else "was"
+    place = f", now at snapshot {result.to}" if result is not None and result.to and not result.dry_run else ""
+    output.log(f"{kind} {name!r} of {table.location} {done} {action}{place}")

@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, refs, upkeep
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 
 
 def rollback(
     table: TableArgument,
     to: Annotated[str, typer.Argument(help="Where to go back to: tag:NAME, an instant, a snapshot id or a timestamp.")],
+    any_snapshot: Annotated[
+        bool, typer.Option("--any-snapshot", help="Iceberg: take a snapshot that is no ancestor, too.")
+    ] = False,
     dry_run: DryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,
@@ -20,7 +23,8 @@ def rollback(
 ) -> None:
     """Put a table back to a tag, an instant, a snapshot or a time. What is newer goes."""
     opened, _ = upkeep.opened(table, option, also=("branch",))
-    result = opened.rollback(to, dry_run=dry_run)
+    own = refs.iceberg_only(opened, {"any_snapshot": any_snapshot})
+    result = opened.rollback(to, dry_run=dry_run, **own)
     if json:
         upkeep.emit(opened, result)
         return

@@ -17,3 +17,23 @@ class Ref:
     kind: str
     instant: str
     ends: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefResult:
+    """What became of a branch or tag (`kind`) of that `name`.
+
+    `before` and `to` are the snapshots that it named before and names now, "" for none; after a dry run that would make
+    a new snapshot, `to` is "" too. `added` are the snapshots that came into its line of history and `removed` those
+    that left it, newest first: none of a new branch or tag, and of a deleted one those that no other has. `notes` say
+    what else changed, or stays. After a dry run nothing is changed, and all of it is what would be.
+    """
+
+    name: str
+    kind: str
+    before: str
+    to: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()

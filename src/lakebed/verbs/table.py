@@ -23,7 +23,7 @@ from lakebed.kernel.predicates.where import Where, find_column
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
-from lakebed.model.refs import Ref
+from lakebed.model.refs import Ref, RefResult
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import (
     AddFilesResult,
@@ -256,27 +256,39 @@ class Table(ABC):
         """The table's branches and tags, by kind and name."""
         raise self._lacks("tags")
 
-    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> RefResult | None:
         """Give a snapshot a name, under which it is kept and can be read (`as_of="tag:NAME"`). Default: the newest.
 
         `time_retained` is how long the tag lives; None: as the table says."""
         raise self._lacks("tags")
 
-    def delete_tag(self, name: str) -> None:
+    def delete_tag(self, name: str) -> RefResult | None:
         """Remove a tag. NotInHistoryError when there is none of that name."""
         raise self._lacks("tags")
 
-    def branch(self, name: str, at: Position = None) -> None:
+    def branch(self, name: str, at: Position = None) -> RefResult | None:
         """Make a branch of the snapshot at a position; None: as the format says. Open it with the option `branch`."""
         raise self._lacks("branches")
 
-    def delete_branch(self, name: str) -> None:
+    def delete_branch(self, name: str) -> RefResult | None:
         """Remove a branch. NotInHistoryError when there is none of that name."""
         raise self._lacks("branches")
 
-    def fast_forward(self, name: str) -> None:
+    def fast_forward(self, name: str) -> RefResult | None:
         """Put the branch that is open where the branch `name` is."""
         raise self._lacks("branches")
+
+    def retain(self, name: str, options: Mapping[str, object], dry_run: bool = False) -> RefResult:
+        """Change how long a branch or tag keeps snapshots, and how long it lives itself (Iceberg)."""
+        raise self._lacks("retention of branches")
+
+    def cherry_pick(self, snapshot: Position, dry_run: bool = False) -> RefResult:
+        """Put the changes of one snapshot on top of the branch that is open (Iceberg)."""
+        raise self._lacks("cherry-pick")
+
+    def publish(self, wap_id: str, dry_run: bool = False) -> RefResult:
+        """Make a write visible that was staged under a name, its `wap.id` (Iceberg)."""
+        raise self._lacks("staged writes")
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Put the table back to where it was at a tag, an instant, a snapshot or a time.
@@ -371,11 +383,11 @@ def checked_position(position: object) -> Position:
     )
 
 
-def checked_target(position: object) -> str | int | Instant:
-    """As `checked_position`, where a moment must be named: UsageError for None."""
+def checked_target(position: object, needed: str = "a rollback needs a moment to go back to") -> str | int | Instant:
+    """As `checked_position`, where a moment must be named: UsageError for None, which says what is `needed`."""
     target = checked_position(position)
     if target is None:
-        raise UsageError("a rollback needs a moment to go back to", todo="Give a tag, an instant or a snapshot")
+        raise UsageError(needed, todo="Give a tag, an instant or a snapshot")
     return target
 
 

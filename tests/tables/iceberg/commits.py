@@ -28,7 +28,7 @@ def append(
     properties: Mapping[str, str] = {},
 ) -> CommitResult:
     """Add data files."""
-    return commit(operations, Append(tuple(added)), CommitOptions(branch, summary, properties))
+    return commit(operations, Append(tuple(added)), CommitOptions(branch, summary, properties, start=MAIN))
 
 
 def overwrite(

@@ -77,5 +77,42 @@ def test_branches(table: lakebed.Table, capsys: pytest.CaptureFixture[str]) -> N
     assert [ref.name for ref in table.refs() if ref.kind == "branch"] == ["main"]
 
 
+def test_what_iceberg_has_besides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = lakebed.create(tmp_path / "t", "iceberg", ROW.schema, options={"write.wap.enabled": True})
+    first = table.write(ROW).instant
+    assert lake("branch", table.location, "b", "--retain", "min-snapshots-to-keep=3", "--json") == 0
+    assert said(capsys)["action"] == "made"
+    second = table.write(ROW).instant
+    third = table.write(ROW, options={"wap.id": "w"}).instant
+    code = lake("branch", table.location, "b", "--at", second, "--replace", "--dry-run", "--json")
+    found = said(capsys)
+    assert (code, found["before"], found["to"], found["added"], found["dry_run"]) == (0, first, second, [second], True)
+    assert lake("tag", table.location, "t", "--at", first) == lake("tag", table.location, "t", "--replace") == 0
+    assert {ref.name: ref.instant for ref in table.refs()} == {"b": first, "main": second, "t": second}
+    assert second in capsys.readouterr().out  # what came into the tag
+    assert lake("publish", table.location, "w", "--dry-run", "--json") == 0
+    assert said(capsys)["added"] == [third]
+    assert lake("publish", table.location, "w") == 0 and lake("publish", table.location, "w") == 2
+    assert third in capsys.readouterr().out
+    assert lake("cherry-pick", table.location, second, "--option", "branch=b", "--json") == 0
+    assert said(capsys)["name"] == "b"
+    assert lake("rollback", table.location, first) == 0 and lake("rollback", table.location, third) == 2
+    assert lake("rollback", table.location, third, "--any-snapshot") == 0
+    assert lake("branch", table.location, "b", "--delete", "--dry-run") == 0
+    assert "would be deleted" in capsys.readouterr().err
+    assert {ref.name: ref.instant for ref in table.refs()}["main"] == third
+    assert lake("branch", table.location, "--retain", "x=1") == lake("tag", table.location, "--replace") == 2
+
+
+def test_other_formats_have_no_such_options(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "t", "paimon", ROW.schema)
+    table.write(ROW)
+    table.tag("t")
+    for words in (["tag", "t", "--replace"], ["branch", "b", "--dry-run"], ["branch", "b", "--retain", "a=b"]):
+        assert lake(words[0], table.location, *words[1:]) == 1
+    assert lake("rollback", table.location, "tag:t", "--any-snapshot") == 1
+    assert [ref.name for ref in table.refs()] == ["main", "t"] or [ref.name for ref in table.refs()] == ["t"]
+
+
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)

@@ -56,7 +56,13 @@ class HudiTable(Table):
     format: ClassVar[str] = "hudi"
     history_holds: ClassVar[str] = "instants"
     own_folder: ClassVar[str] = f"{HOODIE}/.lakebed"
-    unknown_to_format: ClassVar[Mapping[str, str]] = {"relocation": "Its paths are relative: open it where it lies"}
+    unknown_to_format: ClassVar[Mapping[str, str]] = {
+        "relocation": "Its paths are relative: open it where it lies",
+        "branches": "Write to another table, and copy its rows",
+        "retention of branches": "A savepoint lives until it is deleted",
+        "cherry-pick": "Write the rows again",
+        "staged writes": "Write to another table, and copy its rows",
+    }
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         super().__init__(store, options)

@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UsageError
 from lakebed.formats.iceberg.unserved import REFUSED, TUNING
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
 
 BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
+WAP_BRANCH = Option(
+    "wap.branch",
+    str,
+    "",
+    "Writes go to this branch, which the first one creates at the head of main; reads are of it once it is there. The "
+    "table must have write.wap.enabled. Iceberg's Spark has it as the session's spark.wap.branch.",
+)
 READ_TASKS = Option(
     "read.tasks", at_least(1), None, "How many files are read at once. Default: the number of processors."
 )
@@ -123,6 +130,7 @@ PARTITION_LIMIT = Option(
     0,
     "The summary of a snapshot has counts per partition when no more partitions than this changed.",
 )
+WAP_ENABLED = Option("write.wap.enabled", boolean, False, "Whether writes may be staged: wap.id, wap.branch.")
 GC_ENABLED = Option("gc.enabled", boolean, True, "Whether maintenance may delete files.")
 MAX_SNAPSHOT_AGE = Option(
     "history.expire.max-snapshot-age-ms", at_least(0), 432_000_000, "Age at which snapshots expire, milliseconds."
@@ -139,14 +147,14 @@ CALLBACK_PARAMETERS = "commit.callback."
 """Prefix of `commit.callback.NAME.param`, the text that a callback class is created with."""
 
 OPENING = OptionSet(
-    (BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED),
+    (BRANCH, WAP_BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED),
     "an iceberg table",
     ("lakebed.storage.", "lakebed.catalog.", CALLBACK_PARAMETERS),
 )
 """The options of `lakebed.open` besides the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,
-    MANIFEST_SIZE, PARTITION_LIMIT, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
+    MANIFEST_SIZE, PARTITION_LIMIT, WAP_ENABLED, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
 )  # fmt: skip
 OPTIONS = OPENING + OptionSet(PROPERTIES, "an iceberg table", ())
 
@@ -165,6 +173,17 @@ def refuse_positions(options: Options, what: str, instead: str) -> None:
     for option in (*POSITIONS, START_SNAPSHOT, END_SNAPSHOT):
         if options.given(option):
             raise OptionError(f"option {option.key!r} cannot be used with {what}", key=option.key, todo=instead)
+
+
+def refuse_without_audit(stored: Mapping[str, str], given: Mapping[str, str], option: str, table: str) -> None:
+    """UsageError where a write is to be staged by an option, and the table is not made for that."""
+    if not properties(stored, given)[WAP_ENABLED]:
+        raise UsageError(
+            f"the option {option} needs a table with {WAP_ENABLED.key}=true",
+            table=table,
+            why="without it, other engines ignore such a setting and publish at once",
+            todo=f"Set the table property {WAP_ENABLED.key}, or write to a branch with the option {BRANCH.key}",
+        )
 
 
 def known_property(key: str) -> bool:

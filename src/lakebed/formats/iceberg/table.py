@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 
 from lakebed.errors import (
     CommitUnknownError,
+    OptionError,
     ReadWarning,
     TableExistsError,
     UnsupportedError,
@@ -31,17 +32,20 @@ from lakebed.formats.iceberg.catalog.operations import (
     refuse_writing,
 )
 from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
-from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.branches_and_tags import (
-    create_branch,
-    create_tag,
+    Wanted,
     delete_ref,
     fast_forward,
     list_refs,
+    put_ref,
+    retain,
 )
 from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
+from lakebed.formats.iceberg.commit.cherry_pick import cherry_pick, staged_as
+from lakebed.formats.iceberg.commit.retention import MAX_REF_AGE
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.expire.options import parsed
 from lakebed.formats.iceberg.expire.steps import expire_by_steps
@@ -69,6 +73,7 @@ from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.formats.iceberg.system_tables.names import system_tables
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
+from lakebed.formats.iceberg.write.options import WAP_ID
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
@@ -78,7 +83,7 @@ from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
-from lakebed.model.refs import Ref
+from lakebed.model.refs import Ref, RefResult
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import (
     AddFilesResult,
@@ -108,9 +113,20 @@ class IcebergTable(Table):
         self, store: Store, options: Mapping[str, str] = {}, operations: TableOperations | None = None
     ) -> None:
         super().__init__(store, options)
-        self.branch_name = _OPTIONS.parse(options)[opt.BRANCH]
+        parsed = _OPTIONS.parse(options)
         self.operations = operations or HadoopTable(store, options)
-        self.table_metadata.head(self.branch_name)
+        self._wap_branch, self._target = parsed[opt.WAP_BRANCH], parsed[opt.WAP_BRANCH] or parsed[opt.BRANCH]
+        metadata = self.table_metadata
+        if not self._wap_branch:
+            metadata.head(self._target)
+            return
+        opt.refuse_without_audit(metadata.properties, options, opt.WAP_BRANCH.key, self.operations.name)
+        if parsed.given(opt.BRANCH):
+            raise OptionError(
+                f"{opt.BRANCH.key} and {opt.WAP_BRANCH.key} are given", key=opt.WAP_BRANCH.key,
+                table=self.operations.name, todo="Give one of them",
+            )  # fmt: skip
+        metadata.parent_on(self._target)
 
     @classmethod
     def of_catalog(cls, name: str, options: Mapping[str, str] = {}) -> IcebergTable:
@@ -171,6 +187,11 @@ class IcebergTable(Table):
             self.operations.drop()
 
     @property
+    def branch_name(self) -> str:
+        """The branch to read: that of the option `branch`, or of `wap.branch` once it exists, else `main`."""
+        return self._target if not self._wap_branch or self._wap_branch in self.table_metadata.refs else MAIN
+
+    @property
     def table_metadata(self) -> TableMetadata:
         """The current metadata, read at each call."""
         return self.operations.load().metadata
@@ -192,31 +213,73 @@ class IcebergTable(Table):
         """The branches and tags of the table."""
         return list_refs(self.table_metadata)
 
-    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+    def tag(
+        self, name: str, snapshot: Position = None, time_retained: Span = None, *, replace: bool = False,
+        dry_run: bool = False,
+    ) -> RefResult:  # fmt: skip
         """Tag a snapshot. Default: the newest of the branch. An expiry removes the tag when its snapshot is older than
-        `time_retained`. UsageError for a name that is taken, NotInHistoryError when there is no such snapshot."""
-        position, age = checked_position(snapshot), checked_span(time_retained)
-        create_tag(self.operations, checked_name(name, "tag"), position, self.branch_name, age)
+        `time_retained`. With `replace` a tag of that name moves. UsageError for a name that is taken, NotInHistoryError
+        when there is no such snapshot."""
+        age = checked_span(time_retained)
+        kept = {} if age is None else {MAX_REF_AGE.key: max(1, age // datetime.timedelta(milliseconds=1))}
+        position = checked_position(snapshot)
+        wanted = Wanted(checked_name(name, "tag"), False, position, self._target, kept, replace)
+        return put_ref(self.operations, wanted, dry_run)
 
-    def delete_tag(self, name: str) -> None:
+    def delete_tag(self, name: str, *, dry_run: bool = False) -> RefResult:
         """Delete a tag. NotInHistoryError when there is none of that name."""
-        delete_ref(self.operations, checked_name(name, "tag"), is_branch=False)
+        return delete_ref(self.operations, checked_name(name, "tag"), is_branch=False, dry_run=dry_run)
 
-    def branch(self, name: str, at: Position = None) -> None:
+    def branch(
+        self, name: str, at: Position = None, *, replace: bool = False, dry_run: bool = False,
+        options: Mapping[str, object] = {},
+    ) -> RefResult:  # fmt: skip
         """Create a branch at a snapshot. Default: the newest of this branch. The option `branch` opens it.
 
-        UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
+        With `replace` a branch of that name moves there. `options` are its `min-snapshots-to-keep`,
+        `max-snapshot-age-ms` and `max-ref-age-ms`. UsageError for a name that is taken, NotInHistoryError when there is
+        no such snapshot.
         """
-        create_branch(self.operations, checked_name(name, "branch"), checked_position(at), self.branch_name)
+        wanted = Wanted(checked_name(name, "branch"), True, checked_position(at), self._target, options, replace)
+        return put_ref(self.operations, wanted, dry_run)
 
-    def delete_branch(self, name: str) -> None:
+    def retain(self, name: str, options: Mapping[str, object], dry_run: bool = False) -> RefResult:
+        """Change how long a branch or tag keeps snapshots and lives: `min-snapshots-to-keep` and `max-snapshot-age-ms`
+        of a branch, `max-ref-age-ms` of either. NotInHistoryError when there is none of that name."""
+        return retain(self.operations, checked_name(name, "branch or tag"), options, dry_run)
+
+    def delete_branch(self, name: str, *, dry_run: bool = False) -> RefResult:
         """Delete a branch. Its snapshots stay until they expire. NotInHistoryError when there is none of that name."""
-        delete_ref(self.operations, checked_name(name, "branch"), is_branch=True)
+        return delete_ref(self.operations, checked_name(name, "branch"), is_branch=True, dry_run=dry_run)
 
-    def fast_forward(self, name: str) -> None:
-        """Put the branch that is open at the head of the branch `name`, which must come after its own. UsageError where
-        it does not."""
-        fast_forward(self.operations, self.branch_name, checked_name(name, "branch"))
+    def fast_forward(self, name: str, *, dry_run: bool = False) -> RefResult:
+        """Put the branch that is open at the snapshot of the branch or tag `name`, which must come after its own head.
+        UsageError where it does not."""
+        return fast_forward(self.operations, self._target, checked_name(name, "branch"), dry_run)
+
+    def cherry_pick(self, snapshot: Position, dry_run: bool = False) -> RefResult:
+        """Put the changes of one snapshot on top of the branch that is open: of an append, of a dynamic overwrite whose
+        partitions have not changed since, or of any snapshot that was made on top of the branch's head.
+
+        Raises UsageError for a snapshot that the branch has already or that cannot be picked, CommitConflictError,
+        NotInHistoryError.
+        """
+        position = checked_target(snapshot, "a cherry-pick needs a snapshot")
+
+        def choose(metadata: TableMetadata) -> Snapshot:
+            picked = snapshot_at(metadata, position, self._target)
+            assert picked is not None
+            return picked
+
+        return cherry_pick(self.operations, self._target, choose, _properties(self.options), dry_run)
+
+    def publish(self, wap_id: str, dry_run: bool = False) -> RefResult:
+        """Make a write visible that was staged with the option `wap.id`, as a cherry-pick of its snapshot.
+
+        Raises what `cherry_pick` raises.
+        """
+        choose = staged_as(checked_name(wap_id, "staged write"), self._target)
+        return cherry_pick(self.operations, self._target, choose, _properties(self.options), dry_run)
 
     @looks_again
     def plan_read(
@@ -304,7 +367,7 @@ class IcebergTable(Table):
     ) -> IcebergSink:
         loaded = self._to_write()
         given = {**self.options, **option_texts(options)}
-        return sink_of(self.operations, loaded, given, mode, self.branch_name, commit_user, callbacks, rows)
+        return sink_of(self.operations, loaded, given, mode, self._target, commit_user, callbacks, rows)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert or delete by key (docs/iceberg-sink.md).
@@ -344,7 +407,12 @@ class IcebergTable(Table):
         commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
         memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
         chosen = excluding_callbacks(given)
-        done = rewrite(self.operations, self.branch_name, where, chosen, commit, memory, dry_run, engine)
+        if WAP_ID.key in {key.lower() for key in (*self.options, *given)}:
+            raise OptionError(
+                f"a rewrite cannot be staged by {WAP_ID.key}", key=WAP_ID.key, table=self.operations.name,
+                todo="Rewrite a branch, with the option branch",
+            )  # fmt: skip
+        done = rewrite(self.operations, self._target, where, chosen, commit, memory, dry_run, engine)
         return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
 
     def expire(
@@ -367,13 +435,16 @@ class IcebergTable(Table):
         """
         return alter_table(self.operations, changes, dry_run)
 
-    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+    def rollback(
+        self, to: Position | datetime.date, dry_run: bool = False, any_snapshot: bool = False
+    ) -> RollbackResult:
         """Make an ancestor of the branch's head its head. The later snapshots stay in the metadata until they expire.
 
-        A time means the newest ancestor of that time or before it. Raises NotInHistoryError when there is no such
-        snapshot, UsageError for one that is no ancestor, CommitConflictError.
+        A time means the newest ancestor of that time or before it. With `any_snapshot` the head becomes whichever
+        snapshot is named, of another branch or in none. Raises NotInHistoryError when there is no such snapshot,
+        UsageError for one that is no ancestor, CommitConflictError.
         """
-        return roll_back(self.operations, self.branch_name, checked_target(to), dry_run)
+        return roll_back(self.operations, self._target, checked_target(to), dry_run, any_snapshot)
 
     def add_files(
         self, paths: str | Sequence[str], dry_run: bool = False, engine: Engine | None = None,
@@ -391,7 +462,7 @@ class IcebergTable(Table):
             raise UsageError(f"paths is a {type(paths).__name__}", todo="Give a location, or a list of locations")
         given = {**_properties(self.options), **option_texts(options)}
         urls = [os.fspath(one) for one in locations]
-        return add_files(self.operations, self.branch_name, urls, given, dry_run, engine)
+        return add_files(self.operations, self._target, urls, given, dry_run, engine)
 
     def repair(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -403,7 +474,7 @@ class IcebergTable(Table):
         the store does not answer: a file is lost only if the store says so. CommitConflictError, CommitUnknownError.
         """
         given = {**_properties(self.options), **option_texts(options)}
-        return repair(self.operations, self.branch_name, given, dry_run, engine)
+        return repair(self.operations, self._target, given, dry_run, engine)
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After the table was moved or copied: make its metadata name the folder where it was opened.

@@ -59,6 +59,9 @@ class PaimonTable(Table):
     unknown_to_format: ClassVar[Mapping[str, str]] = {
         "archive": "Its history is bounded by expiring snapshots",
         "relocation": "Its paths are relative: open it where it is",
+        "retention of branches": "A tag has its time_retained; a branch lives until it is deleted",
+        "cherry-pick": "Write to a branch, and fast-forward to it",
+        "staged writes": "Write to a branch, and fast-forward to it",
     }
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}, schemas: Listing | None = None) -> None:

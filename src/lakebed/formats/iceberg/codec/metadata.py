@@ -246,6 +246,24 @@ class TableMetadata:
         what = "is a tag, not a branch" if ref is not None else "does not exist"
         raise NotInHistoryError(f"branch {branch!r} {what}", table=self.location, todo=f"Branches: {names}")
 
+    def parent_on(self, branch: str, start: str = MAIN) -> Snapshot | None:
+        """The snapshot that a commit to a branch builds on: its head, or that of the branch `start` where there is no
+        such branch yet. NotInHistoryError for a tag."""
+        return self.head(branch if branch in self.refs else start)
+
+    @functools.cached_property
+    def _parents(self) -> Mapping[int, int | None]:
+        return {snapshot.snapshot_id: snapshot.parent_id for snapshot in self._stored_snapshots}
+
+    def line(self, snapshot_id: int | None) -> list[int]:
+        """The ids of a snapshot and its ancestors, newest first, up to the first that has expired; [] for None. No
+        snapshot is decoded for it."""
+        line: dict[int, None] = {}
+        while snapshot_id is not None and snapshot_id in self._parents and snapshot_id not in line:
+            line[snapshot_id] = None
+            snapshot_id = self._parents[snapshot_id]
+        return [*line]
+
     @property
     def snapshot_log(self) -> tuple[tuple[int, int], ...]:
         """(time in milliseconds, snapshot id) of each change of the current snapshot, oldest first."""

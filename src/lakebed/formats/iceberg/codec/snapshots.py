@@ -53,12 +53,19 @@ class Ref:
 
 
 class StoredSnapshot(
-    msgspec.Struct, rename={"snapshot_id": "snapshot-id", "timestamp_ms": "timestamp-ms", "key_id": "key-id"}
+    msgspec.Struct,
+    rename={
+        "snapshot_id": "snapshot-id",
+        "timestamp_ms": "timestamp-ms",
+        "parent_id": "parent-snapshot-id",
+        "key_id": "key-id",
+    },
 ):
     """What is known of each snapshot, or entry of the snapshot log, once the metadata is loaded."""
 
     snapshot_id: int
     timestamp_ms: int
+    parent_id: int | None = None
     key_id: Any = None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -19,6 +20,7 @@ from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg.codec.json_array import JsonArray
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.schema import with_all_types
+from lakebed.formats.iceberg.codec.snapshots import Ref
 
 TableRequirement = Mapping[str, Any]
 """A `TableRequirement` of the REST specification, as JSON."""
@@ -36,6 +38,29 @@ def same_table(metadata: TableMetadata) -> list[TableRequirement]:
 def ref_is(name: str, snapshot_id: int | None) -> TableRequirement:
     """The requirement that a branch or tag is at a snapshot; with None that it does not exist."""
     return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
+
+
+def branch_at(metadata: TableMetadata, name: str, snapshot_id: int) -> TableUpdate:
+    """The update that puts a branch at a snapshot, or creates it there. It repeats what the branch retains, since an
+    update replaces all of a ref."""
+    ref = metadata.refs.get(name)
+    return ref_update(Ref(name, snapshot_id, True) if ref is None else replace(ref, snapshot_id=snapshot_id))
+
+
+def ref_update(ref: Ref) -> TableUpdate:
+    """The update that makes a branch or tag be like this."""
+    kept = {
+        "min-snapshots-to-keep": ref.min_snapshots_to_keep,
+        "max-snapshot-age-ms": ref.max_snapshot_age_ms,
+        "max-ref-age-ms": ref.max_ref_age_ms,
+    }
+    return {
+        "action": "set-snapshot-ref",
+        "ref-name": ref.name,
+        "type": "branch" if ref.is_branch else "tag",
+        "snapshot-id": ref.snapshot_id,
+        **{key: value for key, value in kept.items() if value is not None},
+    }
 
 
 def unmet(metadata: TableMetadata, requirements: Sequence[TableRequirement]) -> str | None:
@@ -149,8 +174,7 @@ class _Change:
         refs = self.table("refs")
         if MAIN not in refs and (self.document.get("current-snapshot-id") or -1) != -1:
             refs[MAIN] = {"snapshot-id": self.document["current-snapshot-id"], "type": "branch"}
-        kept = refs.get(update["ref-name"], {}) if update.get("type") == "branch" else {}
-        refs[update["ref-name"]] = {**kept, **given}
+        refs[update["ref-name"]] = given
         if update["ref-name"] == MAIN:
             snapshot_id = given["snapshot-id"]
             if self.document.get("current-snapshot-id") != snapshot_id:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lakebed.errors import CommitUnknownError, LakebedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, ref_is, same_table
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, branch_at, ref_is, same_table
 from lakebed.formats.iceberg.commit.attempt import Attempt, WrittenManifests, remove_unused
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.commit.summary import with_totals
@@ -131,7 +131,8 @@ class _Commit:
             return Won(self._id)
         properties = self._properties(metadata)
         ref = metadata.refs.get(branch)
-        head = metadata.head(branch if ref is not None else self._options.start)
+        self._refuse_missing(metadata)
+        head = metadata.parent_on(branch, self._options.start or MAIN)
         attempt = Attempt(self._operations.files, metadata, head, self._id, properties, self._written)
         produced = self._produce(attempt)
         summary = {
@@ -144,7 +145,7 @@ class _Commit:
         requirements = [*same_table(metadata), ref_is(branch, ref.snapshot_id if ref is not None else None)]
         updates: list[TableUpdate] = [
             {"action": "add-snapshot", "snapshot": snapshot},
-            {"action": "set-snapshot-ref", "ref-name": branch, "type": "branch", "snapshot-id": self._id},
+            *(() if self._options.staged else [branch_at(metadata, branch, self._id)]),
             *self._options.also(metadata, snapshot),
         ]
         needed = [*(manifest.path for manifest in produced.manifests), snapshot["manifest-list"]]
@@ -157,6 +158,17 @@ class _Commit:
                 raise _unknown(self._operations, error) from error
         remove_unused(self._operations.files, self._written, produced.manifests, snapshot["manifest-list"])
         return Won(self._id)
+
+    def _refuse_missing(self, metadata: TableMetadata) -> None:
+        """CommitConflictError for a branch that is not there and that the commit does not create."""
+        branch = self._options.branch
+        if branch not in metadata.refs and branch != MAIN and not self._options.start:
+            raise CommitConflictError(
+                f"there is no branch {branch!r} any more",
+                table=self._operations.name,
+                why="it was deleted after this commit was begun",
+                todo=f"Create it again with table.branch({branch!r}), and repeat the commit",
+            )
 
     def _remove_all(self) -> None:
         remove_unused(self._operations.files, self._written, (), None)

@@ -122,7 +122,9 @@ class _Repair:
         policy = self.options[opt.LOST_DELETES]
         target = self.options[opt.BRANCH]
         change = WithoutLost(self.of_head, self.checker, policy == opt.DROP_ROWS, target)
-        settings = CommitOptions(target or self.branch, properties=self.options.raw, start=self.branch)
+        settings = CommitOptions(
+            target or self.branch, properties=self.options.raw, start=self.branch if target else ""
+        )
         try:
             done = commit_snapshot(self.operations, change, settings, self.loaded)
         except NothingLostError:

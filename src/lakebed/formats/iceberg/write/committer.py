@@ -16,10 +16,11 @@ from pyiceberg.types import NestedField
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
-from lakebed.formats.iceberg.codec.metadata import Document, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit.attempt import Attempt
+from lakebed.formats.iceberg.commit.cherry_pick import STAGED
 from lakebed.formats.iceberg.commit.conflicts import takes_deletes
 from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, RowDelta
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
@@ -84,16 +85,28 @@ class Committer:
             with suppress(LakebedError):  # what stays is left to orphan-file removal; the first error counts
                 self.remove(messages)
             raise
+        if self.options.wap_id:
+            name = self.options.wap_id
+            return result.with_notes([f"it is staged as {name!r}, and not visible before table.publish({name!r})"])
         return self._call_back(result, identifier, added)
 
     def _commit_options(self, identifier: int) -> CommitOptions:
         options = self.options
         summary = {**options.summary, USER: self.user, IDENTIFIER: str(identifier)}
+        if options.wap_id:
+            summary[STAGED] = options.wap_id
 
         def remember(metadata: TableMetadata, snapshot: Document) -> list[TableUpdate]:
             return remembering(metadata, options.branch, self.user, identifier, snapshot)
 
-        return CommitOptions(options.branch, summary, options.commit_properties, remember)
+        return CommitOptions(
+            options.branch,
+            summary,
+            options.commit_properties,
+            remember,
+            MAIN if options.creates_branch else "",
+            bool(options.wap_id),
+        )
 
     def remove(self, messages: Sequence[IcebergMessage]) -> None:
         """Delete the files of messages, except those that the table holds, in whichever snapshot: an abort may follow a

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NoReturn
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UsageError
+from lakebed.formats.iceberg import options as opening
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.callbacks import named_callbacks
 from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
@@ -93,12 +95,19 @@ MERGE_SCHEMA = Option(
 BUFFER = Option(
     "lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds in memory."
 )
+WAP_ID = Option(
+    "wap.id",
+    str,
+    "",
+    "Stages the write under this name: it is not visible before table.publish(name). The table must have "
+    "write.wap.enabled. Iceberg's Spark has it as the session's spark.wap.id.",
+)
 
 SNAPSHOT_PROPERTY = "snapshot-property."
 """Options with this prefix go into the snapshot's summary."""
 _ALL = (
     TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, MERGE_SCHEMA, BUFFER,
-    CALLBACKS,
+    WAP_ID, CALLBACKS,
 )  # fmt: skip
 OPTIONS = OptionSet(
     _ALL,
@@ -113,7 +122,8 @@ class WriteOptions:
 
     `filter` and `static` say what mode overwrite replaces, `keys` are those of the option `upsert.keys`. `summary` goes
     into the snapshot's summary; `commit_properties` are table properties that the call gives for its commit. With
-    `merges_schema` the table is altered for columns that it lacks.
+    `merges_schema` the table is altered for columns that it lacks. With `wap_id` the write is staged under that name,
+    and with `creates_branch` it creates its branch where there is none.
     """
 
     mode: Mode
@@ -131,17 +141,27 @@ class WriteOptions:
     callbacks: NamedCallbacks
     summary: Mapping[str, str]
     commit_properties: Mapping[str, str]
+    wap_id: str = ""
+    creates_branch: bool = False
 
     @classmethod
     def of(cls, metadata: TableMetadata, given: Mapping[str, str], mode: Mode, branch: str) -> WriteOptions:
         """The options of a call, over those of opening the table, over the table's properties. OptionError for one that
-        is unknown or of the wrong type."""
+        is unknown or of the wrong type, UsageError for a staged write where none may be."""
         options = (OPENING_OPTIONS + OPTIONS).parse(given)
         properties = metadata.properties
         target = options[TARGET] or _number(properties, "write.target-file-size-bytes", DEFAULT_TARGET)
         order = metadata.sort_orders[metadata.default_sort_order_id]
         default = "range" if order.fields else "hash" if metadata.spec.fields else "none"
         predicate = options[OVERWRITE_FILTER]
+        wap_id, wap_branch = options[WAP_ID], options[opening.WAP_BRANCH]
+        if wap_id:
+            opening.refuse_without_audit(properties, given, WAP_ID.key, metadata.location)
+        if wap_id and wap_branch:
+            raise OptionError(
+                f"{WAP_ID.key} and {opening.WAP_BRANCH.key} are given", key=WAP_ID.key, table=metadata.location,
+                todo="Stage the write by a name or on a branch, not both",
+            )  # fmt: skip
         return cls(
             mode,
             branch,
@@ -157,7 +177,19 @@ class WriteOptions:
             named_callbacks(options.raw),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
             {key: value for key, value in given.items() if known_property(key)},
+            wap_id,
+            bool(wap_branch),
         )
+
+
+def refuse_numbered(wap_id: str, table: str) -> NoReturn:
+    """UsageError for a stream, or another writer of numbered commits, that is to be staged under a `wap.id`."""
+    raise UsageError(
+        f"a writer of numbered commits cannot stage them as {wap_id!r}",
+        table=table,
+        why="a wap.id names one snapshot, and a stream makes many",
+        todo="Write to a branch with the option branch or wap.branch, and fast-forward main to it",
+    )
 
 
 def _number(properties: Mapping[str, str], key: str, default: int) -> int:

@@ -27,7 +27,7 @@ from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
 from lakebed.formats.iceberg.write.committer import Committer
 from lakebed.formats.iceberg.write.file_maker import IcebergFileMaker
 from lakebed.formats.iceberg.write.files import WriteTarget
-from lakebed.formats.iceberg.write.options import Distribution, WriteOptions
+from lakebed.formats.iceberg.write.options import Distribution, WriteOptions, refuse_numbered
 from lakebed.formats.iceberg.write.plan import IcebergWritePlan
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.task import TaskTarget
@@ -39,7 +39,7 @@ from lakebed.kernel.predicates.where import find_column
 from lakebed.kernel.sizing.finalize import finalize
 from lakebed.kernel.sizing.ranges import RangeSplitter
 from lakebed.kernel.sizing.staging import StagedBuckets
-from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.write import Mode, Prepared
 
@@ -68,6 +68,8 @@ class IcebergSink:
         self.operations, self.metadata, self.options = operations, metadata, options
         self._base = base
         self._base_until = clock.steady() + _FRESH_SECONDS
+        if options.wap_id and commit_user is not None:
+            refuse_numbered(options.wap_id, metadata.location)
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = checked_callbacks(callbacks)
         self.keys = _keys(metadata, options)
@@ -134,7 +136,8 @@ class IcebergSink:
         try:
             base = self._fresh_base() or self.operations.load()
             metadata = base.metadata
-            head = metadata.head(self.options.branch)
+            options = self.options
+            head = metadata.parent_on(options.branch) if options.creates_branch else metadata.head(options.branch)
             deletes = self._committer().find_deletes(metadata, head, [message], engine)
         except BaseException:
             self.abort([message])
@@ -147,7 +150,11 @@ class IcebergSink:
         return self._base if clock.steady() < self._base_until else None
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
-        """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises."""
+        """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises,
+        and UsageError for a numbered commit that is to be staged under a `wap.id`."""
+        if self.options.wap_id and identifier != BATCH_IDENTIFIER:
+            self.abort(messages)
+            refuse_numbered(self.options.wap_id, self.metadata.location)
         finalized = self._finalized(messages, LocalEngine())
         base, self._base = self._fresh_base(), None
         result = self._committer().commit(identifier, finalized, base)

@@ -1,0 +1,82 @@
+"""Branches, tags, rollbacks and staged writes through each kind of catalog, and what its answers make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.formats.iceberg.table import IcebergTable
+from tests.tables.iceberg.rest_server import Failure, RestCatalog
+from tests.tables.iceberg.small import create, ids
+from tests.unit.iceberg.catalog.conftest import options_of
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"id": pa.array(numbers, pa.int64()), "p": ["a"] * len(numbers)})
+
+
+def opened(name: str, options: dict[str, str], **more: str) -> IcebergTable:
+    table = lakebed.open(name, {**options, **{key.replace("_", "."): text for key, text in more.items()}})
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+def test_a_life_of_refs_in_every_catalog(catalog: dict[str, str]) -> None:
+    name = "cat:refs.t"
+    table = create(name, 3, **{**catalog, "write.wap.enabled": "true"})
+    first = table.write(rows(0)).instant
+    table.branch("side", options={"min-snapshots-to-keep": 2, "max-ref-age-ms": 10**12})
+    opened(name, catalog, branch="side").write(rows(7))
+    ref = table.table_metadata.refs["side"]
+    assert (ref.min_snapshots_to_keep, ref.max_ref_age_ms) == (2, 10**12)  # a commit leaves them
+    table.write(rows(1), options={"wap.id": "one"})
+    opened(name, catalog, wap_branch="audit").write(rows(2))
+    table.write(rows(3))
+    assert table.publish("one").dry_run is False
+    assert ids(table) == [0, 1, 3] and ids(opened(name, catalog, branch="audit")) == [0, 2]
+    table.tag("before", time_retained="3 d")
+    assert len(table.rollback(first).removed) == 2
+    table.fast_forward("before")
+    table.retain("before", {"max-ref-age-ms": 5})
+    table.rollback("branch:side", any_snapshot=True)
+    table.branch("side", at="tag:before", replace=True)
+    assert (ids(table), ids(opened(name, catalog, branch="side"))) == ([0, 7], [0, 1, 3])
+    ref = table.table_metadata.refs["side"]
+    assert (ref.min_snapshots_to_keep, ref.max_ref_age_ms, table.table_metadata.refs["before"].max_ref_age_ms) == (
+        2,
+        10**12,
+        5,
+    )
+    table.delete_branch("audit")
+    assert [ref.name for ref in table.refs()] == ["main", "side", "before"]
+
+
+@pytest.mark.parametrize("verb", ["tag", "fast_forward", "rollback", "publish", "delete_branch"])
+def test_a_change_that_landed_and_was_called_lost_or_lost_its_answer(rest: RestCatalog, verb: str) -> None:
+    options = options_of(rest)
+    quick = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "1"}
+    for number, failure in enumerate((Failure(409, after=True), Failure(500), Failure(403))):
+        table = create(f"cat:refs.{verb}{number}", 2, **{**options, **quick, "write.wap.enabled": "true"})
+        first = table.write(rows(0)).instant
+        table.branch("side")
+        opened(f"cat:refs.{verb}{number}", options, branch="side").write(rows(7))
+        table.write(rows(1), options={"wap.id": "one"})
+        if verb == "rollback":
+            table.write(rows(3))
+        arguments: dict[str, list[Any]] = {
+            "tag": ["t"], "fast_forward": ["side"], "rollback": [first], "publish": ["one"], "delete_branch": ["side"]
+        }  # fmt: skip
+        before = rest.tables[f"refs.{verb}{number}"]
+        act = getattr(table, verb)
+        rest.failures = [failure] * (2 if failure.status == 403 else 1)  # refused credentials are tried twice
+        if failure.after:
+            assert act(*arguments[verb]).dry_run is False
+            assert rest.tables[f"refs.{verb}{number}"] != before
+            continue
+        with pytest.raises(CommitUnknownError if failure.status == 500 else StorageError):
+            act(*arguments[verb])
+        assert rest.tables[f"refs.{verb}{number}"] == before
