@@ -19,8 +19,17 @@ from tests.objectstore.server import StoreServer
 
 SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
+INTEROP = "tests/interop/"
+PATIENCE = 900
+"""Seconds: a busy machine takes minutes to start a JVM."""
+PROGRAMS = tuple(f"{SPARK}test_{name}.py" for name in ("cluster", "connect", "demo"))
+"""Those that start it as a program of its own. The others have one session together."""
+WITHOUT_SPARK = tuple(
+    f"{SPARK}test_{name}.py" for name in ("java", "pipeline_file", "pushdown", "read_task", "ship", "types", "upkeep")
+)
+"""Those that need no Spark after all."""
 RARELY = frozenset(name for table_format in ("hudi", "paimon", "iceberg") for name in names(table_format)) - DAILY
-SLOW_FOLDERS = (SPARK, "tests/crash/", "tests/property/", "tests/interop/")
+SLOW_FOLDERS = (SPARK, "tests/crash/", "tests/property/", INTEROP)
 SLOW_PROMISES = {
     "test_where_keeps_what_a_filter_keeps",
     "test_many_writes_are_a_dict",
@@ -46,27 +55,37 @@ def store_server() -> Iterator[StoreServer]:
 
 
 class SparkTogether(LoadScopeScheduling):
-    """Gives all tests of Spark to one worker, and every other test to whoever is free.
-
-    Two JVMs at once would slow each other down, and Spark gives the Python of a stream ten seconds to start, no more.
-    """
+    """Gives the tests of a group to one worker, and every other test to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else nodeid
+        return group_of(nodeid) or nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether:
-    return SparkTogether(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether | None:
+    return SparkTogether(config, log) if config.getoption("dist") == "load" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Spark's tests take a worker the longest: it starts with them, so that the others do not wait for it at the end.
-    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+    # A group takes a worker the longest: workers begin with them, so that the others do not wait for one at the end.
+    items.sort(key=lambda item: not group_of(item.nodeid))
     for item in items:
-        if item.nodeid.startswith(SPARK):
-            item.add_marker(pytest.mark.timeout(900), append=False)  # a busy machine takes minutes to start a JVM
+        if item.nodeid.startswith((SPARK, INTEROP)):
+            asked = item.get_closest_marker("timeout")
+            if not asked or asked.args[0] < PATIENCE:
+                item.add_marker(pytest.mark.timeout(PATIENCE), append=False)
         if is_slow(item):
             item.add_marker(pytest.mark.slow)
+
+
+def group_of(nodeid: str) -> str:
+    """The tests that one worker runs one after the other: those of the shared Spark session, and those that start Spark
+    as a program, so that few JVMs run at once. "" for a test of no group.
+
+    Spark gives the Python of a stream ten seconds to start: wrap a query that a test starts in `despite_slow_start`.
+    """
+    if not nodeid.startswith(SPARK) or nodeid.startswith(WITHOUT_SPARK):
+        return ""
+    return "programs" if nodeid.startswith(PROGRAMS) else "session"
 
 
 def is_slow(item: pytest.Item) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.source import STREAMING_OPTION, load
 from lakebed.verbs.stream import Limits
 from tests.conformance.test_iceberg import main_only
@@ -115,7 +116,7 @@ def _streamed(
 
     stream = spark.readStream.format(source).options(**options).load(folder)
     query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(place / "at"))
-    query.trigger(availableNow=True).start().awaitTermination(300)
+    despite_slow_start(lambda: query.trigger(availableNow=True).start().awaitTermination(300))
     ranked = {"-U": 0, "-D": 1, "+I": 2, "+U": 3}
     return [
         row

@@ -12,11 +12,13 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import IsNotNull
+from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed
 import lakebed.spark
 from lakebed.errors import OptionError, SchemaError, TableNotFoundError, UsageError
 from lakebed.spark.failures import lakebed_error
+from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.source import load
 from lakebed.spark.types import spark_schema
 from lakebed.verbs.read import run
@@ -26,8 +28,13 @@ from tests.spark.tables import as_bag
 def streamed(frame: DataFrame, checkpoint: Path, name: str) -> list[tuple[int, int]]:
     """Stream what is there into the memory table `name`. Returns (batch id, rows) of each batch that has rows."""
     writer = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(checkpoint))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
+
+    def run() -> StreamingQuery:
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    query = despite_slow_start(run)
     return [(progress.batchId, progress.numInputRows) for progress in query.recentProgress if progress.numInputRows]
 
 
