@@ -2,6 +2,9 @@
 
 from pyspark.sql import SparkSession
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The JVM's simple compiler and collector: it starts sooner and takes less of the processors for small tables."""
+
 
 def session(jar, folder, settings=()):
     """A session of two threads that keeps its files in `folder`; `settings` are more of Spark's own.
@@ -19,7 +22,7 @@ def session(jar, folder, settings=()):
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={folder} {QUICK}",
     }
     for key, value in {**known, **dict(settings)}.items():
         builder = builder.config(key, value)

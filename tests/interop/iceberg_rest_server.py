@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop.conftest import named
+from tests.interop.conftest import java, named
 
 
 @contextmanager
@@ -19,15 +19,14 @@ def rest_server(folder: Path, seconds: float = 300) -> Iterator[str]:
     """The address of a server whose tables lie in `folder`; AssertionError when it does not answer in time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     settings = {
         "CATALOG_REST_PORT": str(port), "CATALOG_WAREHOUSE": str(folder),
         "CATALOG_URI": f"jdbc:sqlite:{folder}/rest.db",
     }  # fmt: skip
-    command = [
-        java, "-Xmx512m", f"-Djava.io.tmpdir={folder}", "-cp", f"{named('LAKEBED_ICEBERG_REST_JARS')}/*",
+    command = java(
+        "-Xmx512m", f"-Djava.io.tmpdir={folder}", "-cp", f"{named('LAKEBED_ICEBERG_REST_JARS')}/*",
         "org.apache.iceberg.rest.RESTCatalogServer",
-    ]  # fmt: skip
+    )  # fmt: skip
     with (folder / "server.txt").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **settings})
         try:

@@ -2,7 +2,6 @@
 keys that are NaN, and texts of a length, as lakebed wrote them."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,12 @@ import pytest
 
 import lakebed
 from tests.golden.test_paimon_casts import VECTORS
-from tests.interop.conftest import PaimonJvm, named
+from tests.interop.conftest import PaimonJvm, java, named
 from tests.unit.paimon.read.test_conform import NESTED, change_schema, nested_row
 
 
 def test_the_vectors_are_what_the_engine_prints() -> None:
-    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    command = [java, "-Xmx1g", "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "CastVectors"]
+    command = java("-Xmx1g", "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "CastVectors")
     printed = subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode().splitlines()
     kept = VECTORS.read_text(encoding="utf-8").splitlines()
     assert [(one, other) for one, other in zip(printed, kept, strict=True) if one != other] == []

@@ -15,7 +15,7 @@ import pytest
 import lakebed
 from lakebed.errors import LakebedError
 from lakebed.formats.paimon.alter.requests import requests_of
-from tests.interop.conftest import Peer, named
+from tests.interop.conftest import Peer, java, named
 from tests.tables.paimon import hive_metastore
 from tests.tables.paimon.hive_metastore import Metastore
 from tests.tables.paimon.rest_server import Warehouse, serving
@@ -45,9 +45,8 @@ def hive_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 
 def peer_on(class_path: Sequence[str], folders: pytest.TempPathFactory) -> Peer:
     folder = folders.mktemp("catalogs")
-    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     options = ["-Xmx512m", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}"]
-    return Peer([java, *options, "-cp", os.pathsep.join(class_path), "PaimonCatalogPeer"], folder)
+    return Peer(java(*options, "-cp", os.pathsep.join(class_path), "PaimonCatalogPeer"), folder)
 
 
 def ask(jvm: Peer, *words: object) -> list[str]:

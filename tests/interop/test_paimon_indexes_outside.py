@@ -1,7 +1,6 @@
 """File indexes beside Paimon's engine: it skips by the indexes that lakebed writes, and lakebed by those that it
 writes, after compactions of either too."""
 
-import os
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 import lakebed
 from tests.golden.test_paimon_file_indexes import VECTORS
-from tests.interop.conftest import PaimonJvm, Pypaimon, named
+from tests.interop.conftest import PaimonJvm, Pypaimon, java, named
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("n", pa.int64()), ("u", pa.string())])
 TEXT_INDEXES, NUMBER_INDEXES = (
@@ -23,15 +22,15 @@ BIG, SMALL = "1 mb", "0 b"
 FILES, ROWS = 4, 20
 
 
-def java(name: str, *arguments: str) -> list[str]:
-    program = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    command = [program, "-Xmx1g", "-cp", named("LAKEBED_PAIMON_CLASSPATH"), name, *arguments]
+def printed(name: str, *arguments: str) -> list[str]:
+    """What a Java program says, line by line."""
+    command = java("-Xmx1g", "-cp", named("LAKEBED_PAIMON_CLASSPATH"), name, *arguments)
     return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode().splitlines()
 
 
 def test_the_vectors_are_what_the_engine_prints() -> None:
     kept = VECTORS.read_text(encoding="utf-8").splitlines()
-    assert [(one, other) for one, other in zip(java("FileIndexVectors"), kept, strict=True) if one != other] == []
+    assert [(one, other) for one, other in zip(printed("FileIndexVectors"), kept, strict=True) if one != other] == []
 
 
 def made(folder: Path, column: str, index: str, threshold: str, key: bool = False) -> lakebed.Table:
@@ -79,7 +78,7 @@ def test_each_engine_skips_by_the_indexes_of_the_other(
         assert planned == (1 if threshold == BIG else FILES), folder.name
         assert table.read(where=f"{column} = {quote}{absent}{quote}").read_all().num_rows == 0
         asked += [str(folder), "=", column, value]
-    for line, folder_name in zip(java("FileIndexAsk", *asked), asked[::4], strict=True):
+    for line, folder_name in zip(printed("FileIndexAsk", *asked), asked[::4], strict=True):
         rows, matching = map(int, line.split())
         assert matching == 2, folder_name
         assert rows < FILES * ROWS // 2, folder_name
@@ -98,7 +97,7 @@ def test_compactions_build_indexes_again(compacts: str, tmp_path: Path, paimon_j
         paimon_jvm.write(folder, [["+I", 10**6, 0, "new"]], 99, compact=True)
     files = [file for split in table.plan_read().splits for file in split.files]
     assert files and all(file.level > 0 and [*file.extra_files] == [f"{file.file_name}.index"] for file in files)
-    answers: list[Any] = java("FileIndexAsk", str(folder), "=", "u", values(2)[5][2], str(folder), "=", "u", "none")
+    answers: list[Any] = printed("FileIndexAsk", str(folder), "=", "u", values(2)[5][2], str(folder), "=", "u", "none")
     assert [line.split()[1] for line in answers] == ["2", "0"]
     assert table.read(where=f"u = '{values(2)[5][2]}'").read_all().num_rows == 2
     assert table.read(where="u = 'none'").read_all().num_rows == 0
