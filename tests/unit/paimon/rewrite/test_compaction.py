@@ -3,6 +3,7 @@ beside them."""
 
 import datetime
 import pickle
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -230,20 +231,24 @@ def test_a_file_that_is_lost_is_no_conflict(make: Make) -> None:
         table.rewrite()
 
 
-def test_a_task_that_fails_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_task_that_fails_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     table = make(write__only="true")
     for turn in range(2):
         table.write(rows(*(("a", n, f"v{turn}", 1) for n in range(10))))
-    compact = BucketCompactor.__call__
+    compact, other_is_done = BucketCompactor.__call__, threading.Event()
 
-    def second_fails(self: BucketCompactor, task: Any) -> Any:
-        if task.bucket == 1:
+    def one_fails(self: BucketCompactor, task: Any) -> Any:
+        if task.bucket == failing:
+            assert other_is_done.wait(60)
             raise OSError("no more")
-        return compact(self, task)
+        done = compact(self, task)
+        other_is_done.set()
+        return done
 
-    monkeypatch.setattr(BucketCompactor, "__call__", second_fails)
+    monkeypatch.setattr(BucketCompactor, "__call__", one_fails)
     with pytest.raises(OSError, match="no more"):
-        table.rewrite(engine=LocalEngine(1))
+        table.rewrite(engine=LocalEngine(2))
     assert len(list(Path(table.location).rglob("data-*"))) == 4
 
 

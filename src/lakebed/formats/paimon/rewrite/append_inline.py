@@ -14,7 +14,7 @@ from lakebed.errors import DataCleanedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.leftovers import remove_files, removed_on_failure
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
 from lakebed.formats.paimon.manifests import live_and_index_files
@@ -119,12 +119,9 @@ class AppendInlineCompaction:
         if sum(file.file_size for task in tasks for file in task.task.compact_before) <= HERE_BYTES:
             engine = LocalEngine()
         done: dict[Bucket, PaimonMessage] = {}
-        try:
-            for message in engine.map(self.compactor, tasks):
+        with removed_on_failure(self.compactor.history.store, self.compactor) as work:
+            for message in engine.map(work, tasks):
                 done[message.partition, message.bucket] = message
-        except BaseException:
-            remove_files(self.compactor.history.store, done.values())
-            raise
         return done
 
 

@@ -21,7 +21,7 @@ from lakebed.formats.paimon.bucket_summaries import bucket_summaries
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
-from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.leftovers import remove_files, removed_on_failure
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
 from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
@@ -196,12 +196,9 @@ class InlineCompaction:
         if size <= HERE_BYTES:
             engine = LocalEngine()
         done: dict[Bucket, PaimonMessage] = {}
-        try:
-            for task, message in zip(tasks, engine.map(self.compactor, tasks), strict=True):
+        with removed_on_failure(self.compactor.history.store, self.compactor) as work:
+            for task, message in zip(tasks, engine.map(work, tasks), strict=True):
                 done[task.partition, task.bucket] = message
-        except BaseException:
-            remove_files(self.compactor.history.store, done.values())
-            raise
         for task in tasks:
             after = sorted_runs((*task.unit.older, *done[task.partition, task.bucket].compact_after))
             self._runs[task.partition, task.bucket] = (len(after), sum(1 for run in after if run.level == 0))

@@ -24,7 +24,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.committer import Committer
-from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.leftovers import removed_on_failure
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import refuse_unserved
@@ -110,14 +110,14 @@ class PostponeRewrite:
             engine = LocalEngine(writers_at_once(engine.parallelism, at_once, len(self.partitions), arrow_size))
         messages: list[PaimonMessage] = []
         try:
-            for partition, compacted in zip(self.partitions, engine.map(self.compact, self.partitions), strict=True):
-                folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
-                removed = PaimonMessage(
-                    partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
-                )
-                messages += [*compacted, removed]
+            with removed_on_failure(self.history.store, self.compact) as work:
+                for partition, compacted in zip(self.partitions, engine.map(work, self.partitions), strict=True):
+                    folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
+                    removed = PaimonMessage(
+                        partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
+                    )
+                    messages += [*compacted, removed]
         except BaseException as error:
-            remove_files(self.history.store, messages)
             raise_if_replaced(self.history, error)
             raise
         options = self.target.options.table

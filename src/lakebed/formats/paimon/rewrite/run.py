@@ -16,7 +16,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.committer import Committer
-from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.leftovers import removed_on_failure
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
@@ -125,10 +125,10 @@ class Compaction:
             return self._result(None, dry_run=dry_run)
         messages: list[PaimonMessage] = []
         try:
-            for done in (engine or LocalEngine()).map(self.work, plan.tasks):
-                messages += done if isinstance(done, tuple) else (done,)
+            with removed_on_failure(self.history.store, self.work) as work:
+                for done in (engine or LocalEngine()).map(work, plan.tasks):
+                    messages += done if isinstance(done, tuple) else (done,)
         except BaseException as error:
-            remove_files(self.history.store, messages)
             raise_if_replaced(self.history, error)
             raise
         commit = CommitOptions(self.user, named=named_callbacks(options))
