@@ -200,7 +200,8 @@ GRID = (
                         "tests/interop/test_paimon_catalogs_outside.py::")),
         "iceberg": Cell(("tests/unit/iceberg/alter/test_plan.py::", "tests/unit/iceberg/alter/test_run.py::",
                          "tests/crash/test_iceberg_alter.py::", "tests/property/test_iceberg_alter.py::",
-                         "tests/unit/iceberg/alter/test_union.py::", "tests/unit/iceberg/catalog/test_alter.py::", "tests/golden/test_iceberg_alter.py::")),
+                         "tests/unit/iceberg/alter/test_union.py::", "tests/unit/iceberg/catalog/test_alter.py::",
+                         "tests/golden/test_iceberg_alter.py::", "tests/interop/test_iceberg_alter_readers.py::")),
     }),
     Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
         "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::", "tests/unit/paimon/catalog/test_rest.py::")),
