@@ -79,7 +79,7 @@ def test_each_is_that_of_spark(name: str) -> None:
 def test_names_types_and_branches() -> None:
     table = unpack("iceberg", "branches_tags")
     main, audit = lakebed.open(str(table)), lakebed.open(str(table), {"branch": "audit"})
-    assert len(main.metadata_names) == 15 and main.metadata("$FILES").read_all() == main.metadata("files").read_all()
+    assert len(main.metadata_names) == 16 and main.metadata("$FILES").read_all() == main.metadata("files").read_all()
     with pytest.raises(UsageError, match=r"no metadata table 'snapshot'.*Did you mean 'snapshots'.*all_data_files, "):
         main.metadata("snapshot")
     with pytest.raises(UsageError, match="a int names none"):
@@ -113,3 +113,13 @@ def test_an_empty_table_has_columns() -> None:
     empty = lakebed.open(str(unpack("iceberg", "never_written")))
     logged = {"metadata_log_entries"}
     assert {name for name in empty.metadata_names if empty.metadata(name).read_all().num_rows} == logged
+
+
+def test_position_deletes_name_what_readers_leave_out() -> None:
+    for name in ("pos_deletes", "dv_v3", "eq_deletes_part", "v2_upgraded_v3", "mixed_formats"):
+        opened = lakebed.open(str(unpack("iceberg", name)))
+        files, deletes = (opened.metadata(each).read_all() for each in ("delete_files", "position_deletes"))
+        positional = files.filter(pc.equal(files["content"], 1))
+        assert len(deletes) == pc.sum(positional["record_count"]).as_py() > 0, name
+        assert set(deletes["delete_file_path"].to_pylist()) == set(positional["file_path"].to_pylist())
+        assert deletes["row"].null_count == len(deletes)

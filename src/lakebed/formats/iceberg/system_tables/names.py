@@ -10,6 +10,7 @@ from lakebed.formats.iceberg.system_tables import log_tables
 from lakebed.formats.iceberg.system_tables.file_tables import DATA, DELETES, State, entry_table, file_table
 from lakebed.formats.iceberg.system_tables.manifest_tables import all_manifests, manifests
 from lakebed.formats.iceberg.system_tables.partition_table import partitions
+from lakebed.formats.iceberg.system_tables.position_delete_table import position_deletes
 from lakebed.verbs.system_tables import SystemTable
 
 
@@ -28,6 +29,7 @@ def system_tables(loaded: Loaded, files: Files, branch: str) -> Mapping[str, Cal
         "data_files": lambda: file_table(state, content=DATA),
         "delete_files": lambda: file_table(state, content=DELETES),
         "entries": lambda: entry_table(state),
+        "position_deletes": lambda: position_deletes(state),
         "all_manifests": lambda: all_manifests(state),
         "all_files": lambda: file_table(state, every=True),
         "all_data_files": lambda: file_table(state, every=True, content=DATA),
