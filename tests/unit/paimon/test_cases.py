@@ -4,20 +4,20 @@ says where (numbers of apache/paimon unless another project is named).
 - #8071 parallel tasks assign the same dynamic keys: test_dynamic.test_many_tasks_put_no_key_twice, and on Spark
   test_paimon_source.test_dynamic_buckets
 - apache/seatunnel#8565 a second job moves keys: test_dynamic.test_keys_keep_their_bucket
-- #3841 the bucket number changed without a rewrite: test_write.test_another_bucket_number_is_refused_until_overwritten
-- #8349, #5654 partitions with bucket counts of their own: test_write.test_a_rescaled_partition_keeps_its_own_number
+- #3841 the bucket number changed without a rewrite: test_sink.test_another_bucket_number_is_refused_until_overwritten
+- #8349, #5654 partitions with bucket counts of their own: test_sink.test_a_rescaled_partition_keeps_its_own_number
 - #5920 a primary key without the partition column: test_create.test_refused
 - #8078, #1719 an update changes the partition: test_dynamic.test_a_key_that_changes_its_partition
 - #5095, #7168, #6460 postponed rows nobody sees: test_postpone, test_inspect.test_rows_that_wait
 - #8985 rows one by one and all at once: here
 - #5556, #9216, #9322 timestamps hashed by another precision: tests/golden/test_paimon_hash.py
-- #3365 ignore-delete and the kind column: test_write.test_ignore_delete_sees_the_kind_column
+- #3365 ignore-delete and the kind column: test_sink.test_ignore_delete_sees_the_kind_column
 - #2471 deletes in dynamic buckets: here
 - #8858 deletes in partial-update with sequence groups: here
 - #4802 a compaction drops rows appended meanwhile: here
 - #6137 a compaction meets a delete of its files: here
-- #9269 files deleted that a retry committed: test_commit.test_an_unknown_end_keeps_the_files_and_can_be_committed_again
-- #9666, #10010 a replayed micro-batch: tests/spark/test_stream_sink.py, test_commit.test_a_replay_is_skipped…
+- #9269 files deleted that a retry committed: test_kinds.test_an_unknown_end_keeps_the_files_and_can_be_committed_again
+- #9666, #10010 a replayed micro-batch: tests/spark/test_stream_sink.py, test_kinds.test_a_replay_is_skipped…
 - #9589, #9667 a callback lost after a crash: test_callbacks.test_a_replay_after_a_crash_calls_what_is_owed
 - #5800 two tags on one snapshot: here
 - #3367, #3401, #8952 messages of another version: tests/golden/test_paimon_serializers.py
@@ -27,15 +27,21 @@ says where (numbers of apache/paimon unless another project is named).
 - #6760 compaction of some partitions, from Python: here, for postponed rows
 - #5874 deletion vectors switched on later: here
 - #6978 expiry deletes data before the snapshot that names it: tests/crash/test_paimon_expire.py, and beside branches
-  and tags test_expire.test_a_branch_keeps_its_files
-- ClickHouse/ClickHouse#113360 the union of all files: test_write.test_the_last_row_of_a_key_wins
+  and tags test_run.test_a_branch_keeps_its_files
+- ClickHouse/ClickHouse#113360 the union of all files: test_sink.test_the_last_row_of_a_key_wins
 - #5883, #2675, #5442 nobody compacts append tables, or in too many tasks: test_append.test_small_files_become_one, and
   tests/golden for what becomes a task
 - #8205 a restarted stream drops its position: test_stream.test_a_restarted_stream_reads_neither_twice_nor_past
 - #7710 a removal of orphan files sees no live file: test_orphans.test_an_age_that_spares_no_writer…
+- #3647 tags of hours without a commit: test_automatic.test_hours_without_a_commit_are_named_or_made_up_for
+- reports of a table's health (apache/hudi#19262): test_inspect.test_what_holds_expiry_back_is_a_blocker, what_is_broken
+- upkeep beside a running stream (apache/iceberg#7030, #4875): tests/crash/test_paimon_beside.py
+- a kill at any step of upkeep (malon64/openlakeforge#173): tests/crash/test_paimon_verbs.py
+- a list of deletions that is old when it is applied (renart-data/renart#113): here
 """
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -210,3 +216,21 @@ def test_a_compaction_touches_the_partitions_that_were_asked_for(tmp_path: Path)
     postponed = [entry.file.file_name for entry in files if entry.bucket == -2]
     assert sorted(postponed) == sorted(file.name for file in waiting if int(file.path[4]) < 5)
     assert not table.rewrite(where="day >= 5", dry_run=True).groups
+
+
+def test_a_file_that_becomes_live_after_it_was_listed_for_deletion_stays(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    writer = table.writer("job")
+    writer.write(rows(("a", 2, "w", 2)))
+    messages = writer.prepare_commit()
+    stray = Path(table.location) / "dt=a" / "bucket-0" / "data-0-0.parquet"
+    stray.write_bytes(b"left")
+    for path in Path(table.location).rglob("*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    orphans = {"lakebed.expire.what": "orphan-files"}
+    listed = {*table.expire(dry_run=True, options=orphans).deleted_files}
+    assert len(listed) == 2
+    writer.commit(1, messages)
+    assert [*table.expire(options=orphans).deleted_files] == [f"dt=a/bucket-0/{stray.name}"]
+    assert contents(table) == [("a", 1, "v", 1), ("a", 2, "w", 2)]

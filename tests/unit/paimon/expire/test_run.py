@@ -16,6 +16,8 @@ from lakebed.callbacks import Committed
 from lakebed.errors import CorruptError, NotInHistoryError, OptionError
 from lakebed.formats.paimon.commit import attempt
 from lakebed.model.commit import Outcome
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import drain
 from tests.golden import names, unpack
 from tests.tables.paimon.small import Make, contents, rows
 
@@ -137,6 +139,22 @@ def test_a_consumer_keeps_what_it_has_still_to_read(make: Make) -> None:
     consumer.write_text("{}")
     with pytest.raises(CorruptError, match="consumer"):
         table.expire(options=AT_ONCE)
+
+
+def test_a_consumer_gets_the_rows_that_an_overwrite_removed(make: Make) -> None:
+    table = make(streaming__read__overwrite="true")
+    table.write(rows(("a", 1, "v", 1)))
+    stream = lakebed.open(table.location, {"consumer-id": "job", "scan.mode": "latest-full"}).stream()
+    (position,) = [end for end, _ in drain(stream)]
+    for n in range(2, 5):
+        table.write(rows(("a", n, "w", n)), "overwrite")
+    result = table.expire(options=AT_ONCE)
+    assert result.expired == ()
+    assert any("consumer 'job'" in kept.reason for kept in result.kept)
+    changes = [row for _, plan in drain(stream, position) for row in run(plan, 1).read_all().to_pylist()]
+    assert sorted(row["id"] for row in changes if row["_row_kind"] == "-D") == [1, 2, 3]
+    assert sorted(row["id"] for row in changes if row["_row_kind"] == "+I") == [2, 3, 4]
+    assert len(table.expire(options=AT_ONCE).expired) == 3
 
 
 def test_a_consumer_that_did_not_move_for_long_holds_nothing(make: Make) -> None:

@@ -8,8 +8,13 @@ import pytest
 
 import lakebed
 from lakebed.errors import NotInHistoryError, TableNotFoundError, UsageError
+from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.table import PaimonTable
+from lakebed.testing.faults import FaultyStore
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
+
+AT_ONCE = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
 
 
 class Heard:
@@ -23,6 +28,36 @@ class Heard:
     def notify_deletion(self, tag: str) -> None:
         self.events.append((tag,))
         raise RuntimeError("best effort")
+
+
+class Racing(FaultyStore):
+    """A store where snapshots expire just after a tag was removed and its neighbours were looked at."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """The expiry comes before the first manifest list that is read after the tag is gone."""
+        gone = any(call.verb.startswith("delete") and "tag-t" in call.path for call in self.calls)
+        if gone and path.startswith("manifest/manifest-list") and not self.crashed:
+            self.crashed = True
+            lakebed.open(self.real.location).expire(options=AT_ONCE)
+            self.crashed = False
+            self.calls.clear()
+        return super().read(path, start, length)
+
+
+def test_a_tag_goes_while_snapshots_expire(make: Make) -> None:
+    table = make()
+    for n in range(5):
+        table.write(rows(("a", 1, "v", n)), "overwrite")
+        if n == 0:
+            table.tag("t")
+    table.expire(options={**AT_ONCE, "snapshot.num-retained.min": "4", "snapshot.num-retained.max": "4"})
+    (file,) = [entry.file.file_name for entry in live_files(table.store, table.snapshots.tag("t"))]
+    assert list(Path(table.location).rglob(file))
+    racing = PaimonTable(Racing(table.store))
+    racing.delete_tag("t")
+    assert [instant.time for instant in table.history()] == ["5"], "the expiry came between"
+    assert not list(Path(table.location).rglob(file))
+    assert contents(table) == [("a", 1, "v", 4)]
 
 
 def test_a_tag_keeps_its_name(make: Make, caplog: pytest.LogCaptureFixture) -> None:

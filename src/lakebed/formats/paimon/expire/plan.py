@@ -5,8 +5,9 @@ at a time: those beyond `snapshot.num-retained.max` at once, others when they ar
 The newest `snapshot.num-retained.min` stay, and so do those that a consumer still has to read (ConsumerManager.expire:
 until the consumer is `consumer.expiration-time` old).
 
-Two rules are lakebed's own. The newest snapshot of each live stream stays, since a replayed batch is recognised by it,
-and so do snapshots that a callback has not been called for.
+Three rules are lakebed's own. The newest snapshot of each live stream stays, since a replayed batch is recognised by
+it, and so do snapshots that a callback has not been called for. Where a consumer reads an overwrite next, and the table
+has `streaming-read-overwrite`, the snapshot before it stays too: it has the rows that the overwrite removed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from lakebed.errors import CorruptError, StorageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.layout import branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.callbacks import ledgers
@@ -135,11 +136,12 @@ class RetentionPlanner:
         if end <= earliest:
             return
         for name, following in readers.consumers.items():
-            if following < end:
+            first = following - (following <= end and self._tells_removed_rows(following))
+            if first < end:
                 remedy = (
                     f"Let it read on, or remove consumer/consumer-{name} when nobody reads as this consumer any more"
                 )
-                yield following, Hold(following, f"consumer {name!r} still has to read them", remedy)
+                yield first, Hold(first, f"consumer {name!r} still has to read them", remedy)
         for user, newest in self._stream_users(earliest, end).items():
             if now - newest.time_millis < self.options[opt.OWED_TIME]:
                 why = f"the newest of the stream {user}, whose replays are recognised by it ({opt.OWED_TIME.key})"
@@ -151,6 +153,12 @@ class RetentionPlanner:
                 why = f"callback {name} has not been called for them ({opt.OWED_TIME.key})"
                 remedy = f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is no longer in use"
                 yield owed.id, Hold(owed.id, why, remedy)
+
+    def _tells_removed_rows(self, following: int) -> bool:
+        """Whether a stream that reads the snapshot `following` next needs the files that it removed."""
+        if not self.options[opt.STREAM_OVERWRITES]:
+            return False
+        return any(one.commit_kind is CommitKind.OVERWRITE for one in self._ascending(following, following + 1))
 
     def _stream_users(self, earliest: int, end: int) -> dict[str, Snapshot]:
         """The newest snapshot of each stream that has none after [earliest, end)."""

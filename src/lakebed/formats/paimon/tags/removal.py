@@ -18,6 +18,7 @@ from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import tag_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
 
@@ -44,7 +45,7 @@ def remove_tag(history: History, schema: TableSchema, options: Options, name: st
         return ()
     journal = write_journal(store, history.branch, (), candidates)
     store.delete(path)
-    needed = UnusedFiles(history, schema, options).needed_beside(tagged)
+    needed = _needed_now(history, schema, options, tagged)
     files = tuple(file for file in candidates if file not in needed)
     store.delete_many(files)
     store.delete(journal)
@@ -61,6 +62,12 @@ def files_of_tag(history: History, schema: TableSchema, options: Options, name: 
     except (LakebedError, FileNotFoundError):
         return ()
     return tuple(file for file in candidates if file not in needed)
+
+
+@looks_again
+def _needed_now(history: History, schema: TableSchema, options: Options, tagged: Snapshot) -> set[str]:
+    """The paths that something else needs. An expiry beside it may take a snapshot that was just looked at."""
+    return UnusedFiles(history, schema, options).needed_beside(tagged)
 
 
 def _candidates(history: History, schema: TableSchema, options: Options, name: str) -> tuple[Snapshot, Sequence[str]]:
