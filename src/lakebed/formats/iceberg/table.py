@@ -329,10 +329,11 @@ class IcebergTable(Table):
         """A stream of changes. It starts where `read.start-commit` says, by default with the newest snapshot.
 
         With `appends_only` it is the stream of Iceberg's own Spark source: the rows of appends, from the oldest
-        snapshot on. It refuses deletes and overwrites.
+        snapshot on. It refuses deletes and overwrites. It keeps the names of the columns that it began with.
         """
-        self._to_read()
-        options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
+        metadata, _ = self._to_read()
+        options = _OPTIONS.parse(self.options)
+        names = tuple(field.name for field in metadata.schema.fields) if columns is None else tuple(columns)
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
             self.operations.files, lambda: self.table_metadata, options, self.branch_name, names, where, appends_only

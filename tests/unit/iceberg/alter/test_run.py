@@ -19,6 +19,8 @@ from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import Limits
 from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.small import QUICK, create
 
@@ -240,3 +242,19 @@ def test_what_pyiceberg_changes_and_what_it_reads(tmp_path: Path) -> None:
     with theirs.update_schema() as update:
         update.add_column("after", StringType())
     assert table.schema.names == [*names, "after"]
+
+
+def test_a_stream_keeps_the_columns_that_it_began_with(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", 2)
+    table.write(pa.Table.from_pylist([ROW], schema=table.schema))
+    stream, start = table.stream(), table.stream().initial()
+    before = stream.schema
+    table.alter([lakebed.add_column("late", "int", first=True), lakebed.move_column("p", first=True)])
+    table.write(pa.table({"late": pa.array([1], pa.int32()), "id": pa.array([2], pa.int32())}))
+    plan = stream.plan(start, stream.latest(start, Limits()))
+    found = run(plan, 1).read_all()
+    assert found.schema.equals(before) and sorted(found["id"].to_pylist()) == [1, 2]
+    assert "late" in table.stream().schema.names
+    table.alter(lakebed.drop_column("p"))
+    with pytest.raises(SchemaError, match="'p'"):
+        stream.plan(start, stream.latest(start, Limits()))
