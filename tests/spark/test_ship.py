@@ -32,6 +32,13 @@ def test_no_module_asks_how_lakebed_was_installed() -> None:
         assert "importlib.metadata" not in file.read_text() or file.name == "ship.py", file
 
 
+@pytest.fixture
+def names_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archives have their files by name and nothing in them, which takes long. `test_cluster.py` ships all."""
+    monkeypatch.setattr(zipfile.ZipFile, "write", lambda archive, file, name: archive.writestr(name, b""))
+
+
+@pytest.mark.usefixtures("names_only")
 def test_the_archive_has_what_catalogs_need_and_the_metadata_of_each_wheel(tmp_path: Path) -> None:
     names = zipfile.ZipFile(pack_environment(tmp_path)).namelist()
     tops = {name.partition("/")[0] for name in names}
@@ -42,6 +49,7 @@ def test_the_archive_has_what_catalogs_need_and_the_metadata_of_each_wheel(tmp_p
     assert not any(name.endswith("direct_url.json") and name.startswith("lakebed-") for name in names)
 
 
+@pytest.mark.usefixtures("names_only")
 def test_extras_go_along_when_they_are_asked_for(tmp_path: Path) -> None:
     names = zipfile.ZipFile(pack_environment(tmp_path, extras=["hive"])).namelist()
     assert any(name.startswith("thrift/") for name in names)

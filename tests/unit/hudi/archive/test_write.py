@@ -215,7 +215,7 @@ def test_memory_is_bounded_by_bytes_whatever_the_count(lake: Lake, version: int)
     """Commits of 20 MB of metadata each, ten per block, are archived within 100 MB of memory."""
     large = commit_metadata(size=20 << 20)
     assert len(large) > 20 << 20
-    count = 20
+    count = 10
     lake.commit(*range(1, count + 1), data=large)
     lake.commit(count + 1, count + 2)
     done = subprocess.run(
