@@ -190,6 +190,9 @@ GRID = (
         "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",
                          "tests/interop/test_iceberg_add_files_outside.py::")),
     }),
+    Row("metadata for a copy at another place", "`table.rewrite_table_path`", {
+        "iceberg": Cell(("tests/unit/iceberg/relocate/test_copy.py::",)),
+    }),
     Row("lost and damaged files found and dropped", "`table.repair`", {
         "iceberg": Cell(("tests/unit/iceberg/repair/test_run.py::", "tests/crash/test_iceberg_repair.py::",
                          "tests/interop/test_iceberg_repair_outside.py::")),

@@ -24,6 +24,7 @@ SIGNATURES = {
     "delete_tag": ["name"],
     "inspect": ["options"],
     "relocate": ["dry_run"],
+    "rewrite_table_path": ["target", "staging", "since", "dry_run"],
     "add_files": ["paths", "dry_run", "engine", "options"],
     "repair": ["dry_run", "engine", "options"],
     "mark_partition_done": ["partitions", "dry_run", "options"],

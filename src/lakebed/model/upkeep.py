@@ -161,6 +161,22 @@ class RelocateResult:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePathResult:
+    """A table's metadata for another place. `metadata` is the location of the metadata file at the target.
+
+    `copies` are pairs: where a file is now, in the table or in the folder `staging`, and where it goes. `manifests` and
+    `delete_files` are how many were rewritten. A dry run has written nothing.
+    """
+
+    metadata: str
+    staging: str
+    copies: tuple[tuple[str, str], ...]
+    manifests: int
+    delete_files: int
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Blocker:
     """Why an instant or snapshot cannot be archived or expired yet, and what would free it."""
 

@@ -33,6 +33,7 @@ from lakebed.model.upkeep import (
     RepairResult,
     RewriteResult,
     RollbackResult,
+    TablePathResult,
 )
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
@@ -345,6 +346,10 @@ class Table(ABC):
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After a table was moved or copied: make its metadata name the folder where it was opened."""
         raise self._lacks("relocation")
+
+    def rewrite_table_path(self, target: str, staging: str, since: str = "", dry_run: bool = False) -> TablePathResult:
+        """Write the table's metadata for another place to a staging folder, and list the files to copy there."""
+        raise self._lacks("rewrite of table paths")
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Report the table's health: figures, findings with advice, and what holds maintenance back.

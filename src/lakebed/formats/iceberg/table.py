@@ -66,6 +66,7 @@ from lakebed.formats.iceberg.read.snapshot_options import (
 )
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
+from lakebed.formats.iceberg.relocate.copy import rewrite_table_path
 from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.repair.run import repair
 from lakebed.formats.iceberg.rewrite.choose import rewrite
@@ -92,6 +93,7 @@ from lakebed.model.upkeep import (
     RepairResult,
     RewriteResult,
     RollbackResult,
+    TablePathResult,
 )
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.system_tables import SystemTable
@@ -491,6 +493,18 @@ class IcebergTable(Table):
                 todo="Register the metadata file of the new location with the catalog",
             )
         return relocate(self.operations, dry_run)
+
+    def rewrite_table_path(self, target: str, staging: str, since: str = "", dry_run: bool = False) -> TablePathResult:
+        """Write the metadata of a copy of the table at `target` to the folder `staging`, and list the files to copy.
+
+        The table is only read: it may be a backup that no catalog knows, or a table that was moved. With `since`, the
+        name of an older metadata file, data files that an earlier copy has are left out. Copy each pair of `copies`
+        (also in `staging`/file-list.csv), then register `metadata`, or open the target by its path. Raises
+        UnsupportedError for a table with files outside its folder, UsageError for folders inside one another.
+        """
+        return rewrite_table_path(
+            self.operations, checked_name(target, "target"), checked_name(staging, "staging folder"), since, dry_run
+        )
 
     @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:

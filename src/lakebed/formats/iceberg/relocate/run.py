@@ -32,13 +32,15 @@ from lakebed.formats.iceberg.write.row_deletes import POSITION_DELETE_FIELDS, wr
 from lakebed.kernel import clock
 from lakebed.model.upkeep import RelocateResult
 
-_DELETED = 2
+DELETED = 2
+"""The status of an entry that records a removal."""
 _UNKNOWN_SIZE = -1
 _WAITING_BYTES = 32 << 20
 """With more bytes of new files than this, they are written before all of them are known."""
 _SHOWN = 5
-_DATA_FILE, _STATUS = 2, 0
-_PATH, _FORMAT, _ROWS, _SIZE, _CONTENT, _OFFSETS, _REFERENCED = 100, 101, 103, 104, 134, 132, 143
+DATA_FILE, STATUS, PATH = 2, 0, 100
+"""Field ids of manifest entries."""
+_FORMAT, _ROWS, _SIZE, _CONTENT, _OFFSETS, _REFERENCED = 101, 103, 104, 134, 132, 143
 _METRICS = {
     108: "column_sizes", 109: "value_counts", 110: "null_value_counts", 137: "nan_value_counts", 125: "lower_bounds",
     128: "upper_bounds",
@@ -66,7 +68,7 @@ def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
         return RelocateResult(loaded.metadata.location, loaded.metadata.location, 0, 0, dry_run, notes=(note,))
     table.refuse_catalogs(loaded)
     files = table.files
-    move = _Move(Files(files.home, files.credentials, files.named, files.made_at), loaded.metadata, dry_run)
+    move = Move(Files(files.home, files.credentials, files.named, files.made_at), loaded.metadata, dry_run)
     move.check_complete()
     try:
         document = move.document(loaded)
@@ -78,7 +80,7 @@ def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
     return RelocateResult(moved_from, files.home.location, len(move.manifests), len(move.deletes), dry_run)
 
 
-def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], move: _Move) -> None:
+def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], move: Move) -> None:
     """Claim the next version. The new files are removed only when it certainly does not name them."""
     try:
         table.publish(loaded, document)
@@ -100,7 +102,7 @@ def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], mo
 
 
 @dataclass(slots=True)
-class _Move:
+class Move:
     """A relocation in progress: each metadata file is rewritten once.
 
     `manifests` has the path and length of new manifests by the old path, `deletes` the changed fields of entries by the
@@ -126,17 +128,31 @@ class _Move:
         """The path of a file at the new place. A file that lies elsewhere keeps its path."""
         return self.files.moved(url)
 
+    def new_path(self, old: str, name: str) -> str:
+        """The path of the file that replaces an old one: beside it, under a new name."""
+        return f"{self.path(old).rpartition('/')[0]}/{name}"
+
+    def stored(self, url: str) -> str:
+        """Where a new file is written. It is read at `url`."""
+        return url
+
     def document(self, loaded: Loaded) -> dict[str, Any]:
         """The metadata document of the new place. Writes the files that it names."""
         document = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
         document["location"] = self.files.home.location
-        self._rewrite_delete_files()
+        self.rewrite_delete_files()
+        self.place(document)
+        self.write_waiting()
+        return document
+
+    def place(self, document: dict[str, Any]) -> None:
+        """Give a metadata document the paths of the new place, and write the files that replace others."""
         for entry in document.get("snapshots") or ():
             snapshot = self.metadata.snapshots[int(entry["snapshot-id"])]
             if snapshot.manifest_list:
-                entry["manifest-list"] = self._manifest_list(snapshot)
+                entry["manifest-list"] = self.manifest_list(snapshot)
             else:
-                entry["manifests"] = [self._manifest(path)[0] for path in snapshot.manifests]
+                entry["manifests"] = [self.manifest(path)[0] for path in snapshot.manifests]
         for key, name in (
             ("statistics", "statistics-path"),
             ("partition-statistics", "statistics-path"),
@@ -148,22 +164,9 @@ class _Move:
         for key in _PLACES:
             if key in properties:
                 properties[key] = self.path(properties[key])
-        self._write_waiting()
-        return document
 
-    def check_complete(self) -> None:
-        """UnsupportedError when files that the metadata names below the old place are not at the new one."""
-        home = self.files.home.location
-        existing = {f"{home}/{info.path}" for info in self.files.home.walk("")}
-        missing: list[str] = []
-
-        def look(record: dict[str, Any], names: Names) -> None:
-            data = record[names[_DATA_FILE]]
-            path = self.path(data[names[_PATH]])
-            if record[names[_STATUS]] != _DELETED and path.startswith(f"{home}/") and path not in existing:
-                missing.append(path)
-            self._note_delete_file(record, names)
-
+    def entries(self, look: Callable[[dict[str, Any], Names], None], missing: list[str]) -> None:
+        """Show all entries of all snapshots to `look`. Metadata files that are missing are added to `missing`."""
         manifests: set[str] = set()
 
         def collect(record: dict[str, Any], names: Names) -> None:
@@ -178,6 +181,21 @@ class _Move:
         self.ahead = self.ahead.ahead((manifest, _UNKNOWN_SIZE) for manifest in sorted(manifests))
         for manifest in sorted(manifests):
             self._visit(manifest, look, missing)
+
+    def check_complete(self) -> None:
+        """UnsupportedError when files that the metadata names below the old place are not at the new one."""
+        home = self.files.home.location
+        existing = {f"{home}/{info.path}" for info in self.files.home.walk("")}
+        missing: list[str] = []
+
+        def look(record: dict[str, Any], names: Names) -> None:
+            data = record[names[DATA_FILE]]
+            path = self.path(data[names[PATH]])
+            if record[names[STATUS]] != DELETED and path.startswith(f"{home}/") and path not in existing:
+                missing.append(path)
+            self.note_delete_file(record, names)
+
+        self.entries(look, missing)
         if missing:
             paths = sorted(set(missing))
             raise UnsupportedError(
@@ -207,15 +225,17 @@ class _Move:
     def _read(self, url: str) -> bytes:
         return self.ahead.read_immutable([(url, _UNKNOWN_SIZE)])[0]
 
-    def _manifest_list(self, snapshot: Snapshot) -> str:
+    def manifest_list(self, snapshot: Snapshot) -> str:
+        """The path of the new manifest list of a snapshot."""
+
         def change(record: dict[str, Any], names: Names) -> None:
-            path, length = self._manifest(record[names[_MANIFEST_PATH]])
+            path, length = self.manifest(record[names[_MANIFEST_PATH]])
             record[names[_MANIFEST_PATH]], record[names[_MANIFEST_LENGTH]] = path, length
 
         data = rewritten(self._read(snapshot.manifest_list), change, snapshot.manifest_list)
         return self._put(snapshot.manifest_list, f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro", data)
 
-    def _manifest(self, url: str) -> tuple[str, int]:
+    def manifest(self, url: str) -> tuple[str, int]:
         """The path and length of the new manifest for an old one."""
         if url not in self.manifests:
             data = rewritten(self._read(url), self._entry, url)
@@ -223,12 +243,12 @@ class _Move:
         return self.manifests[url]
 
     def _entry(self, record: dict[str, Any], names: Names) -> None:
-        data = record[names[_DATA_FILE]]
-        path = data[names[_PATH]]
-        if self._is_live_delete(record, names):
+        data = record[names[DATA_FILE]]
+        path = data[names[PATH]]
+        if self.is_live_delete(record, names):
             changes = self._delete_file(path, _by_id(data, names))
         else:
-            changes = {_PATH: self.path(path)}
+            changes = {PATH: self.path(path)}
         for id, value in changes.items():
             if id in names:
                 data[names[id]] = value
@@ -236,34 +256,36 @@ class _Move:
             data[names[_REFERENCED]] = self.path(data[names[_REFERENCED]])
 
     def _put(self, old: str, name: str, data: bytes) -> str:
-        """Write a new file beside an old one. Returns its path; a dry run writes nothing."""
-        url = f"{self.path(old).rpartition('/')[0]}/{name}"
+        """Write a new file in place of an old one. Returns its path; a dry run writes nothing."""
+        url = self.new_path(old, name)
         if not self.dry_run:
-            self.written.append(url)
-            self.waiting[url] = data
+            self.written.append(self.stored(url))
+            self.waiting[self.stored(url)] = data
             if sum(map(len, self.waiting.values())) > _WAITING_BYTES:
-                self._write_waiting()
+                self.write_waiting()
         return url
 
-    def _write_waiting(self) -> None:
+    def write_waiting(self) -> None:
+        """Write the files that are not in the store yet."""
         self.files.write_many(self.waiting)
         self.waiting.clear()
 
     # ---- delete files, which name data files ----
 
     @staticmethod
-    def _is_live_delete(record: dict[str, Any], names: Names) -> bool:
+    def is_live_delete(record: dict[str, Any], names: Names) -> bool:
         """Whether an entry is that of a live position delete file or deletion vector."""
-        if _CONTENT not in names or record[names[_STATUS]] == _DELETED:
+        if _CONTENT not in names or record[names[STATUS]] == DELETED:
             return False
-        return bool(record[names[_DATA_FILE]][names[_CONTENT]] == Content.POSITION_DELETES)
+        return bool(record[names[DATA_FILE]][names[_CONTENT]] == Content.POSITION_DELETES)
 
-    def _note_delete_file(self, record: dict[str, Any], names: Names) -> None:
-        if self._is_live_delete(record, names):
-            data = record[names[_DATA_FILE]]
-            self.noted.setdefault(data[names[_PATH]], _by_id(data, names))
+    def note_delete_file(self, record: dict[str, Any], names: Names) -> None:
+        """Note the entry of a live position delete file or deletion vector: it is to be rewritten."""
+        if self.is_live_delete(record, names):
+            data = record[names[DATA_FILE]]
+            self.noted.setdefault(data[names[PATH]], _by_id(data, names))
 
-    def _rewrite_delete_files(self) -> None:
+    def rewrite_delete_files(self) -> None:
         """Rewrite all noted delete files, many at once where the table is remote."""
 
         def rewrite(noted: tuple[str, Mapping[int, Any]]) -> None:
@@ -293,22 +315,22 @@ class _Move:
         written, placed = write_puffin(moved, properties)
         if [blob.offset for blob in placed] != [blob.offset for blob in blobs]:
             raise UnsupportedError("a Puffin file with gaps between its blobs cannot be relocated", file=path)
-        return {_PATH: self._put(path, f"{uuid.uuid4()}-deletes.puffin", written), _SIZE: len(written)}
+        return {PATH: self._put(path, f"{uuid.uuid4()}-deletes.puffin", written), _SIZE: len(written)}
 
     def _positions(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
         """Rewrite a position delete file, as Parquet."""
-        url = f"{self.path(path).rpartition('/')[0]}/{uuid.uuid4()}-deletes.parquet"
+        url = self.new_path(path, f"{uuid.uuid4()}-deletes.parquet")
         if self.dry_run:
-            return {_PATH: url}
+            return {PATH: url}
         old = DeleteFile(
             path, str(entry[_FORMAT]).upper(), Content.POSITION_DELETES, 0, (), int(entry[_ROWS]), int(entry[_SIZE])
         )
         by_path = {self.path(name): positions for name, positions in positions_by_path(self.files, old).items()}
         layout = Layout.of({"write.format.default": "parquet"}, Schema(*POSITION_DELETE_FIELDS))
-        self.written.append(url)
-        file = write_positions(self.files, url, sorted(by_path.items(), key=lambda item: item[0]), layout)
+        self.written.append(self.stored(url))
+        file = write_positions(self.files, self.stored(url), sorted(by_path.items(), key=lambda item: item[0]), layout)
         changes = {
-            _PATH: url, _FORMAT: "PARQUET", _ROWS: file.rows, _SIZE: file.size, _OFFSETS: list(file.split_offsets),
+            PATH: url, _FORMAT: "PARQUET", _ROWS: file.rows, _SIZE: file.size, _OFFSETS: list(file.split_offsets),
         }  # fmt: skip
         return changes | _metrics(file.metrics)
 
