@@ -176,14 +176,14 @@ GRID = (
         "paimon": Cell((f"{PAIMON}TestRollback", "tests/crash/test_paimon_rollback.py::",
                         "tests/unit/paimon/test_rollback.py::")),
         "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::",
-                         "tests/crash/test_iceberg_refs.py::")),
+                         "tests/crash/test_iceberg_refs.py::", "tests/golden/test_iceberg_refs.py::")),
     }),
     Row("cherry-picks, staged writes, retention of branches", "`table.cherry_pick`, `table.publish`", {
         "hudi": Cell(none="no branches"),
         "paimon": Cell(none="branches and tags alone"),
         "iceberg": Cell((
             "tests/unit/iceberg/test_refs.py::", "tests/unit/iceberg/catalog/test_refs.py::",
-            "tests/crash/test_iceberg_refs.py::",
+            "tests/crash/test_iceberg_refs.py::", "tests/golden/test_iceberg_refs.py::",
         )),
     }),
     Row("files added as they are", "`table.add_files`", {

@@ -17,6 +17,8 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.engine import LocalEngine
+from lakebed.verbs.write import Mode, finalize_and_commit
 from tests.tables.iceberg.small import create, ids
 
 
@@ -320,6 +322,28 @@ def test_every_write_of_a_branch_leaves_the_others(tmp_path: Path) -> None:
         opened(table, branch="t")
     with pytest.raises(NotInHistoryError, match=r"branch 'sid' does not exist.*main, side"):
         opened(table, branch="sid")
+
+
+def test_a_stream_into_a_branch_commits_each_batch_once(tmp_path: Path) -> None:
+    """As Spark's sinks do: a sink a batch, with the commit user of the checkpoint and the number of the batch."""
+    table = audited(tmp_path)
+
+    def batch(number: int, **options: str) -> str:
+        sink = opened(table, **options).sink_for(rows().schema, Mode.APPEND, commit_user="query")
+        plan = sink.plan(2)
+        task = plan.task_writer()
+        for part in rows(number).to_batches():
+            task.write(part)
+        return finalize_and_commit(sink, plan, task.finish(), LocalEngine(), number).instant
+
+    for options in ({"wap_branch": "audit"}, {"branch": "audit"}):
+        assert [bool(batch(number, **options)) for number in (1, 2)] == [options == {"wap_branch": "audit"}] * 2
+    assert (ids(opened(table, branch="audit")), ids(table)) == ([0, 1, 2], [0])
+    assert batch(1) and ids(table) == [0, 1]  # main knows nothing of it
+    table.rollback("branch:audit", any_snapshot=True)
+    assert not batch(2) and ids(table) == [0, 1, 2]
+    with pytest.raises(UsageError, match="numbered commits"):
+        batch(3, wap_id="x")
 
 
 @pytest.mark.parametrize("act", ["write", "rewrite"])
