@@ -184,6 +184,7 @@ GRID = (
         "iceberg": Cell((
             "tests/unit/iceberg/test_refs.py::", "tests/unit/iceberg/catalog/test_refs.py::",
             "tests/crash/test_iceberg_refs.py::", "tests/golden/test_iceberg_refs.py::",
+            "tests/interop/test_iceberg_refs_outside.py::",
         )),
     }),
     Row("files added as they are", "`table.add_files`", {

@@ -19,9 +19,18 @@ def spark_sql(
     folder: Path, requests: dict[str, list[str]], spark: str = "4.0", rest: str = ""
 ) -> dict[str, list[Rows]]:
     """The rows of each statement, by the request's name. AssertionError names the first statement that failed."""
+    answers = spark_answers(folder, requests, spark, rest)
+    failed = [f"{name}: {answer['error']}" for name, answer in answers.items() if answer["error"]]
+    assert not failed, "\n".join(failed)
+    return {name: answer["rows"] for name, answer in answers.items()}
+
+
+def spark_answers(
+    folder: Path, requests: dict[str, list[str]], spark: str = "4.0", rest: str = ""
+) -> dict[str, dict[str, Any]]:
+    """For each request the `rows` of its statements up to the first that failed, and the `error` of that, "" for
+    none."""
     python, jars = ENGINES[spark]
     lines = [json.dumps({"name": name, "sql": statements}) for name, statements in requests.items()]
     answers = ask(python, "iceberg_peer.py", [named(jars), str(folder), *([rest] if rest else [])], lines)
-    failed = [f"{answer['name']}: {answer['error']}" for answer in answers if answer["error"]]
-    assert not failed, "\n".join(failed)
-    return {answer["name"]: answer["rows"] for answer in answers}
+    return {answer["name"]: answer for answer in answers}
