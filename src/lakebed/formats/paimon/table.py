@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lakebed.model.refs import Ref
     from lakebed.model.report import TableReport
     from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
+    from lakebed.verbs.system_tables import SystemTable
 
 
 class PaimonTable(Table):
@@ -127,6 +128,11 @@ class PaimonTable(Table):
     def schema(self) -> pa.Schema:
         """The columns of the table as an Arrow schema."""
         return arrow_schema(self.table_schema.fields)
+
+    def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        from lakebed.formats.paimon.system_tables.names import system_tables
+
+        return system_tables(self._history, self._options)
 
     def history(self, archived: bool = False) -> list[Instant]:
         """The snapshots, oldest first. Paimon archives none."""

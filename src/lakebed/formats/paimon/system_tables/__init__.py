@@ -1,0 +1,1 @@
+"""Paimon's system tables, with the names, columns and types that its engine gives them."""
