@@ -218,3 +218,14 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's text; the name of its type when it has no text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def named_error(kind: str, text: str) -> LakebedError:
+    """An error again that another process told as the name of its type and its text. Its other fields are lost."""
+    made = globals().get(kind)
+    if not isinstance(made, type) or not issubclass(made, LakebedError):
+        return LakebedError(text)
+    try:
+        return made(text, key="") if made is OptionError else made(text)
+    except TypeError:  # a type with fields of its own
+        return LakebedError(text)

@@ -215,6 +215,16 @@ GRID = (
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),
         "iceberg": Cell(("tests/unit/iceberg/test_upkeep.py::",)),
     }),
+    Row("metadata as tables", "`table.metadata`", {
+        "hudi": Cell(("tests/golden/test_hudi_system_tables.py::",)),
+        "paimon": Cell(("tests/golden/test_paimon_system_tables.py::",)),
+        "iceberg": Cell(("tests/golden/test_iceberg_system_tables.py::",)),
+    }),
+    Row("SQL functions on Spark", "`SELECT * FROM lakebed_rewrite(...)`", {
+        "hudi": Cell(("tests/spark/test_procedures.py::", "tests/spark/test_table_functions.py::")),
+        "paimon": Cell(("tests/spark/test_procedures.py::", "tests/spark/test_table_functions.py::")),
+        "iceberg": Cell(("tests/spark/test_procedures.py::", "tests/spark/test_table_functions.py::")),
+    }),
     Row("Spark batch source", '`format("lakebed")`', {
         "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
         "paimon": Cell((f"{PAIMON_SPARK}test_a_snapshot", f"{PAIMON_SPARK}test_projection")),

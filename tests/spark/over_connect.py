@@ -49,6 +49,14 @@ def main(hudi: str, folder: str) -> dict[str, object]:
     write(frame.limit(0).union(frame.where("id < 4")), place, "upsert")
     seen["hudi"] = as_bag(lakebed.open(place).read(frame.columns)) == as_bag(frame.toArrow())
 
+    named = f"lakebed_tag('{place}', 'now')"
+    seen["sql"] = [row[0] for row in spark.sql(f"SELECT name FROM {named}").collect()]
+    seen["sql"] += [row[0] for row in spark.sql(f"SELECT count(*) FROM lakebed_history('{place}')").collect()]
+    try:
+        spark.sql(f"SELECT * FROM lakebed_expire('{place}', dryrun => true)").collect()
+    except lakebed.errors.UsageError as error:
+        seen["refused"] = str(error)
+
     engine = lakebed.spark.SparkEngine(spark)
     seen["engine"] = [engine.parallelism, *engine.map(abs, [-1, 2])]
     spark.stop()

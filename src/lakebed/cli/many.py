@@ -14,7 +14,7 @@ import typer
 import lakebed
 from lakebed.cli import output, upkeep
 from lakebed.errors import LakebedError, TableNotFoundError, first_line
-from lakebed.formats import find_tables, names_many
+from lakebed.formats import find_tables, names_many, opening_options
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.shared_engine import together
 from lakebed.redaction import redacted
@@ -62,7 +62,7 @@ def over(
 
     Raises TableNotFoundError when there is none, typer.Exit(1) when one of many failed.
     """
-    opening = upkeep.opening(output.parse_options(given or []))
+    opening = opening_options(output.parse_options(given or []))
     if names_many(location) or chosen != Chosen():
         locations = find_tables(location, opening, *astuple(chosen))
     else:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import lakebed
 from lakebed.cli import output
+from lakebed.formats import opening_options
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RepairResult, RewriteResult, RollbackResult
-
-_OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
 
 def opened(
@@ -21,13 +20,8 @@ def opened(
     Storage and catalog options open the table and also go to the verb. The keys in `also` only open the table.
     """
     options = output.parse_options(given or [])
-    table = lakebed.open(location, opening(options, also))
+    table = lakebed.open(location, opening_options(options, also))
     return table, {key: value for key, value in options.items() if key not in also}
-
-
-def opening(options: Mapping[str, object], also: Sequence[str] = ()) -> dict[str, str]:
-    """The options that open a table."""
-    return {key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also}
 
 
 Result = RewriteResult | ExpireResult | ArchiveResult | RollbackResult | RepairResult

@@ -9,9 +9,10 @@ from lakebed.formats.opening import (
     native_source,
     open_catalog,
     open_table,
+    opening_options,
 )
 
 __all__ = [
     "create_table", "drop_created", "find_tables", "format_of", "is_catalog_name", "names_many", "native_source",
-    "open_catalog", "open_table",
+    "open_catalog", "open_table", "opening_options",
 ]  # fmt: skip

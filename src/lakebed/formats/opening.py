@@ -54,6 +54,15 @@ _METADATA = (".metadata.json", ".metadata.json.gz")
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
 
 
+_OPENING = ("lakebed.storage.", "lakebed.catalog.")
+
+
+def opening_options(options: Mapping[str, object], also: Sequence[str] = ()) -> dict[str, str]:
+    """Of options that are meant for a verb, those that open the table: of its storage, its catalog, and the keys in
+    `also`."""
+    return {key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also}
+
+
 def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
     """Whether a location is the name `catalog:namespace.table` in a catalog, not a path that looks like one."""
     if not isinstance(location, str) or not _CATALOG_NAME.fullmatch(location):

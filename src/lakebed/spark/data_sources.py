@@ -6,7 +6,6 @@ lakebed can say so in one line. Everything that they hold is packed.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -90,24 +89,9 @@ class TableSource(DataSource):
         return self._load().stream_sink()
 
     def _load(self) -> Any:
-        return worker.unpack(
-            self._loaded or worker.pack(_Loading(dict(self.options), self.short_name, self.parallelism, self.catalogs)),
-            self._shipped,
-        )
-
-
-class _Loading:
-    """Stands for a table that is not loaded yet. Unpickling it loads the table, in a process that has lakebed."""
-
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments = arguments
-
-    def __reduce__(self) -> Any:
-        return _by_name, ("lakebed.spark.source", "load", self._arguments)
-
-
-def _by_name(module: str, function: str, arguments: tuple[Any, ...]) -> Any:
-    return getattr(importlib.import_module(module), function)(*arguments)
+        arguments = dict(self.options), self.short_name, self.parallelism, self.catalogs
+        deferred = worker.Deferred("lakebed.spark.source", "load", *arguments)
+        return worker.unpack(self._loaded or worker.pack(deferred), self._shipped)
 
 
 class Part(InputPartition):

@@ -24,6 +24,8 @@ from lakebed import errors
 from lakebed.spark.worker import MISSING
 
 _OURS = re.compile(r"^(?:\w+\.)*?lakebed\.errors\.(\w+): (.+)$", re.MULTILINE)
+_SQL_STATE = re.compile(r"\s+SQLSTATE: \w{5}(; line \d+ pos \d+)?\s*$")
+"""What Spark adds to the last line of an error that was raised while it analyzed a query."""
 _MISSING = re.compile(rf"RuntimeError: ({re.escape(MISSING)}.*)")
 _CONVERT = "convert_exception"
 """PySpark's function that converts an error of the JVM or the server to a Python exception, in both kinds of
@@ -113,8 +115,7 @@ def lakebed_error(error: BaseException) -> errors.LakebedError | None:
     lines = _OURS.findall(text)
     if not lines:
         return None
-    name, message = lines[-1]
+    name, message = lines[-1][0], _SQL_STATE.sub("", lines[-1][1])
     if message.startswith(_NO_CREDENTIALS) and _WHERE_FROM not in message:
         message = f"{message.strip()}. {_WHERE_FROM}"
-    kind: type[errors.LakebedError] = getattr(errors, name, errors.LakebedError)
-    return errors.OptionError(message.strip(), key="") if kind is errors.OptionError else kind(message.strip())
+    return errors.named_error(name, message.strip())

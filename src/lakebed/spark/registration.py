@@ -1,20 +1,23 @@
-"""Add lakebed's data sources to a Spark session."""
+"""Add lakebed's data sources and SQL table functions to a Spark session."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udtf
 
 from lakebed.formats.opening import FORMATS
 from lakebed.spark.catalogs import session_catalogs
 from lakebed.spark.data_sources import data_sources
 from lakebed.spark.engine import default_parallelism
 from lakebed.spark.failures import translate_errors
+from lakebed.spark.procedures import PROCEDURES
 from lakebed.spark.source import LAKEBED, STREAMING_OPTION
+from lakebed.spark.table_functions import table_function
 
 NAMES = (LAKEBED, *FORMATS)
 """The names that the sources answer to: lakebed's own, and one per format for that format's own Spark source."""
@@ -30,6 +33,8 @@ def register(spark: SparkSession) -> None:
     `spark.read`, `spark.readStream`, `df.write` and SQL then know these names. A name that another source of the
     session already has (from a bundle's jar) stays with that source; `lakebed` is always ours.
 
+    SQL gets table functions too (docs/sql.md): `SELECT * FROM lakebed_rewrite('s3://bucket/orders')`.
+
     Call it again after you change `spark.sql.python.filterPushdown.enabled`, since a source takes filters only in a
     session where that is true, or catalogs (`spark.sql.catalog.NAME`), whose tables the sources know by name.
     """
@@ -42,7 +47,15 @@ def register(spark: SparkSession) -> None:
         except PySparkException:
             if source.name() == LAKEBED:
                 raise
+    _register_functions(spark)
     _mark_streams(type(spark.readStream))
+
+
+def _register_functions(spark: SparkSession) -> None:
+    """Add the SQL table functions. Their rows go to Spark in its plain form, whatever the session's default."""
+    catalogs = session_catalogs(spark)
+    for name in PROCEDURES:
+        spark.udtf.register(name, cast(Any, udtf(table_function(name, catalogs), useArrow=False)))
 
 
 def _run_workers_here(spark: SparkSession) -> None:

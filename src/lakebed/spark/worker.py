@@ -6,6 +6,7 @@ unpickled on the worker. A worker without lakebed then says so in one line.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
@@ -29,6 +30,20 @@ def pack(value: object) -> bytes:
 def dumps(value: object) -> bytes:
     """Pickle a value, also one whose class or function is defined in `__main__`."""
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+
+
+class Deferred:
+    """Stands for the result of a function that needs lakebed. Unpickling it calls the function, by its name."""
+
+    def __init__(self, module: str, function: str, *arguments: Any) -> None:
+        self._call = (module, function, arguments)
+
+    def __reduce__(self) -> Any:
+        return _by_name, self._call
+
+
+def _by_name(module: str, function: str, arguments: tuple[Any, ...]) -> Any:
+    return getattr(importlib.import_module(module), function)(*arguments)
 
 
 def unpack(payload: bytes, shipped: str = "") -> Any:

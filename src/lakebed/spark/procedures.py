@@ -1,0 +1,293 @@
+"""What the SQL table functions do: `SELECT * FROM lakebed_rewrite('TABLE', map('KEY', 'VALUE'), dry_run => true)`.
+
+A function that changes a table opens it, runs the verb in its task, with the threads of that worker, and gives one row:
+the fields of the verb's result. It runs once for each analyzed query (`kernel/commit/calls.py`). A function that only
+reads gives a row per instant, file or finding, and may run as often as Spark likes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+import lakebed.formats as formats
+from lakebed.errors import RetryableError, UsageError
+from lakebed.kernel.commit.calls import Call
+from lakebed.model.refs import Ref
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RepairResult, RewriteResult, RollbackResult
+from lakebed.spark import worker
+from lakebed.spark.catalogs import Catalogs, with_catalog
+from lakebed.spark.procedure_results import result_row, result_schema
+from lakebed.spark.types import conform, spark_schema, wire_schema
+from lakebed.verbs.table import Table
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of a call by name, with defaults filled in."""
+
+    function: str
+    table: str
+    options: Mapping[str, str]
+    values: Mapping[str, Any]
+    columns: bytes = b""
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is changed."""
+        return bool(self.values.get("dry_run"))
+
+    def open(self, verb_takes_options: bool = False) -> Table:
+        """The table. Options that the verb takes do not open it, but for those of its storage and catalog."""
+        if not verb_takes_options:
+            return formats.open_table(self.table, self.options)
+        return formats.open_table(self.table, formats.opening_options(self.options, _ONLY_OPEN))
+
+    @property
+    def verb_options(self) -> dict[str, object]:
+        """The options that go to the verb."""
+        return {key: value for key, value in self.options.items() if key not in _ONLY_OPEN}
+
+
+_ONLY_OPEN = ("branch",)
+"""Options that say what is opened, and nothing to a verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A function: its parameters in order, those that must be given, its columns, and its rows."""
+
+    parameters: tuple[str, ...]
+    columns: spark.StructType | Callable[[Given], pa.Schema]
+    rows: Callable[[Given], Iterable[Row]]
+    required: tuple[str, ...] = ("table",)
+    changes: bool = False
+
+
+_FLAGS = ("dry_run", "archived", "delete")
+"""Parameters that are true or false. `options` is a map of texts, all others are texts."""
+
+
+def analyzed(
+    name: str, catalogs: Catalogs, given: Sequence[tuple[bool, Any]], named: Mapping[str, tuple[bool, Any]]
+) -> tuple[spark.StructType, bytes]:
+    """The columns of a call, and the call, packed for `run`.
+
+    Raises UsageError for arguments that the function does not take, that are no constants or have the wrong type.
+    """
+    procedure = PROCEDURES[name]
+    values = _bound(name, procedure, given, named)
+    table, options = values.pop("table"), values.pop("options", {})
+    call = Given(name, table, with_catalog(catalogs, table, options), values)
+    if isinstance(procedure.columns, spark.StructType):
+        return procedure.columns, worker.pack(call)
+    arrow = procedure.columns(call)
+    packed = Given(name, table, call.options, values, wire_schema(arrow).serialize().to_pybytes(), call.token)
+    return spark_schema(arrow), worker.pack(packed)
+
+
+def run(packed: bytes) -> Iterator[tuple[Any, ...]]:
+    """The rows of a call."""
+    given: Given = worker.unpack(packed)
+    procedure = PROCEDURES[given.function]
+    if procedure.changes and not given.dry_run:
+        table = given.open(verb_takes_options=True)
+        call = Call(table.store, table.own_folder, given.token)
+        rows: Iterable[Row] = call.once(lambda: [*procedure.rows(given)])
+    else:
+        rows = procedure.rows(given)
+    return (tuple(row) for row in rows)
+
+
+def _bound(
+    name: str, procedure: Procedure, given: Sequence[tuple[bool, Any]], named: Mapping[str, tuple[bool, Any]]
+) -> dict[str, Any]:
+    """The values of the parameters by name."""
+    usage = f"{name}({', '.join(procedure.parameters)})"
+    if len(given) > len(procedure.parameters):
+        raise UsageError(f"{name} takes at most {len(procedure.parameters)} arguments", todo=f"Call {usage}")
+    arguments = dict(zip(procedure.parameters, given, strict=False))
+    for key, argument in named.items():
+        parameter = key.lower()
+        if parameter not in procedure.parameters:
+            near = difflib.get_close_matches(parameter, procedure.parameters, n=1, cutoff=0.5)
+            guess = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"{name} has no argument {key!r}", todo=f"{guess}Call {usage}")
+        if parameter in arguments:
+            raise UsageError(f"{name} is given {parameter} twice", todo=f"Call {usage}")
+        arguments[parameter] = argument
+    values = {}
+    for parameter, (is_constant, value) in arguments.items():
+        if not is_constant:
+            raise UsageError(
+                f"the argument {parameter} of {name} is no constant",
+                why="the function runs once for the query, not for each row",
+                todo="Give a literal, or a parameter of the query",
+            )
+        if value is not None:
+            values[parameter] = _typed(name, parameter, value)
+    for parameter in procedure.required:
+        if not values.get(parameter):
+            raise UsageError(f"{name} is not given {parameter}", todo=f"Call {usage}")
+    return values
+
+
+def _typed(name: str, parameter: str, value: Any) -> Any:
+    if parameter == "options":
+        if isinstance(value, dict) and all(isinstance(key, str) and item is not None for key, item in value.items()):
+            return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+        wanted = "a map of texts, such as map('key', 'value')"
+    elif parameter in _FLAGS:
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    elif isinstance(value, str) or (parameter in ("to", "at") and type(value) is int):
+        return value if isinstance(value, str) else str(value)
+    else:
+        wanted = "a text"
+    raise UsageError(f"the argument {parameter} of {name} is {value!r}", why=f"expected {wanted}")
+
+
+# ---- the functions ---------------------------------------------------------------------------------------------------
+
+
+def _rewrite(given: Given) -> Iterator[Row]:
+    table, where = given.open(True), given.values.get("where")
+    yield result_row(table.rewrite(where=where, dry_run=given.dry_run, options=given.verb_options))
+
+
+def _expire(given: Given) -> Iterator[Row]:
+    yield result_row(given.open(True).expire(dry_run=given.dry_run, options=given.verb_options))
+
+
+def _archive(given: Given) -> Iterator[Row]:
+    yield result_row(given.open(True).archive(dry_run=given.dry_run, options=given.verb_options))
+
+
+def _repair(given: Given) -> Iterator[Row]:
+    yield result_row(given.open(True).repair(dry_run=given.dry_run, options=given.verb_options))
+
+
+def _rollback(given: Given) -> Iterator[Row]:
+    yield result_row(given.open().rollback(_position(given.values["to"]), dry_run=given.dry_run))
+
+
+def _tag(given: Given) -> Iterator[Row]:
+    table, name = given.open(), given.values["name"]
+    if given.values.get("delete"):
+        table.delete_tag(name)
+    else:
+        table.tag(name, _position(given.values.get("at")))
+    return _refs_of(table, "tag")
+
+
+def _branch(given: Given) -> Iterator[Row]:
+    table, name = given.open(), given.values["name"]
+    if given.values.get("delete"):
+        table.delete_branch(name)
+    else:
+        table.branch(name, _position(given.values.get("at")))
+    return _refs_of(table, "branch")
+
+
+def _fast_forward(given: Given) -> Iterator[Row]:
+    table = given.open()
+    table.fast_forward(given.values["name"])
+    return _refs_of(table, "branch")
+
+
+def _refs(given: Given) -> Iterator[Row]:
+    return _refs_of(given.open(), "")
+
+
+def _refs_of(table: Table, kind: str) -> Iterator[Row]:
+    return (result_row(ref) for ref in table.refs() if kind in ("", ref.kind))
+
+
+def _history(given: Given) -> Iterator[Row]:
+    for instant in given.open().history(archived=bool(given.values.get("archived"))):
+        summary = {key: str(value) for key, value in instant.summary.items()}
+        yield instant.time, instant.completed or None, instant.action, instant.state, instant.archived, summary
+
+
+def _inspect(given: Given) -> Iterator[Row]:
+    report = given.open(True).inspect(options=given.verb_options)
+    for section, figures in report.figures.items():
+        for name, figure in figures.items():
+            yield "figure", section, name, None if figure is None else str(figure), None, None
+    for finding in report.findings:
+        yield "finding", str(finding.health), finding.what, None, finding.why or None, finding.remedy or None
+    for blocker in report.blockers:
+        yield "blocker", None, blocker.instant, None, blocker.reason or None, blocker.remedy or None
+
+
+def _metadata(given: Given) -> Iterator[Row]:
+    wire = pa.ipc.read_schema(pa.py_buffer(given.columns))
+    made = _system_table(given)
+    if made.schema.names != wire.names:
+        raise RetryableError("the table's columns changed meanwhile", table=given.table, todo="Run the query again")
+    for batch in made.batches():
+        for row in conform(batch, wire).to_pylist(maps_as_pydicts="strict"):
+            yield [*row.values()]
+
+
+def _system_table(given: Given) -> Any:
+    return given.open().system_table(given.values.get("name", given.function.removeprefix("lakebed_")))
+
+
+def _position(value: str | None) -> str | int | None:
+    """An instant, a snapshot id, a time or a tag. Up to 13 digits are a snapshot id, as on the command line."""
+    return int(value) if value is not None and value.isdigit() and len(value) < 14 else value
+
+
+def _columns(*names: str, **types: spark.DataType) -> spark.StructType:
+    """Columns of text, but for those whose type is given."""
+    return spark.StructType([spark.StructField(name, types.get(name, spark.StringType())) for name in names])
+
+
+_HISTORY = _columns(
+    "time", "completed", "action", "state", "archived", "summary",
+    archived=spark.BooleanType(), summary=spark.MapType(spark.StringType(), spark.StringType()),
+)  # fmt: skip
+_REPORT = _columns("kind", "section", "name", "value", "why", "remedy")
+_UPKEEP = ("table", "options", "dry_run")
+_NAMED = ("table", "name", "at", "options", "delete")
+
+
+def _changing(parameters: tuple[str, ...], kind: type[Any], rows: Any, *required: str) -> Procedure:
+    return Procedure(parameters, result_schema(kind), rows, ("table", *required), changes=True)
+
+
+def _reading(name: str = "") -> Procedure:
+    parameters = ("table", *([name] if name else []), "options")
+    required = ("table", *([name] if name else []))
+    return Procedure(parameters, lambda given: _system_table(given).schema, _metadata, required)
+
+
+PROCEDURES: Mapping[str, Procedure] = {
+    "lakebed_rewrite": _changing((*_UPKEEP, "where"), RewriteResult, _rewrite),
+    "lakebed_expire": _changing(_UPKEEP, ExpireResult, _expire),
+    "lakebed_archive": _changing(_UPKEEP, ArchiveResult, _archive),
+    "lakebed_repair": _changing(_UPKEEP, RepairResult, _repair),
+    "lakebed_rollback": _changing(("table", "to", "options", "dry_run"), RollbackResult, _rollback, "to"),
+    "lakebed_tag": _changing(_NAMED, Ref, _tag, "name"),
+    "lakebed_branch": _changing(_NAMED, Ref, _branch, "name"),
+    "lakebed_fast_forward": _changing(("table", "name", "options"), Ref, _fast_forward, "name"),
+    "lakebed_refs": Procedure(("table", "options"), result_schema(Ref), _refs),
+    "lakebed_history": Procedure(("table", "options", "archived"), _HISTORY, _history),
+    "lakebed_inspect": Procedure(("table", "options"), _REPORT, _inspect),
+    "lakebed_metadata": _reading("name"),
+    "lakebed_files": _reading(),
+    "lakebed_partitions": _reading(),
+    "lakebed_snapshots": _reading(),
+}
+"""Every function by its name in SQL."""

@@ -1,0 +1,95 @@
+"""SQL table functions on a real session: columns, named arguments, errors, and one run for one query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import lakebed
+from lakebed.errors import LakebedError, OptionError, UsageError
+from lakebed.spark.types import conform, spark_schema, wire_schema
+from tests.golden import unpack
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lakebed.Table:
+    """An Iceberg table of three small files."""
+    table = lakebed.create(tmp_path / "t", "iceberg", ROWS.schema)
+    for _ in range(3):
+        table.write(ROWS)
+    return table
+
+
+def rows(spark: SparkSession, sql: str) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in spark.sql(sql).collect()]
+
+
+def test_a_rewrite_plans_and_does(spark: SparkSession, table: lakebed.Table) -> None:
+    options = "map('min-input-files', '2', 'target-file-size-bytes', '134217728')"
+    (plan,) = rows(spark, f"SELECT * FROM lakebed_rewrite('{table.location}', {options}, dry_run => true)")
+    assert plan["dry_run"] and plan["files_before"] == 3 and plan["plan"][0]["files"] == 3
+    assert len(table.history()) == 3
+    call = f"SELECT files_before, instants FROM lakebed_rewrite('{table.location}', {options})"
+    frame = spark.sql(call)
+    assert len(table.history()) == 3  # nothing is done before the query runs
+    spark.sql(f"EXPLAIN {call}").collect()
+    assert len(table.history()) == 3
+    (done,) = frame.collect()
+    assert done["files_before"] == 3 and done["instants"] == [table.history()[-1].time]
+    assert frame.collect() == [done] and frame.count() == 1  # the same query again
+    assert len(table.history()) == 4 and table.read().read_all().num_rows == 6
+
+
+def test_one_query_does_its_work_once(spark: SparkSession, table: lakebed.Table) -> None:
+    both = f"WITH done AS (SELECT * FROM lakebed_tag('{table.location}', 'now')) "
+    assert rows(spark, both + "SELECT name FROM done UNION ALL SELECT name FROM done") == [{"name": "now"}] * 2
+    assert [ref.name for ref in table.refs() if ref.kind == "tag"] == ["now"]
+    assert spark.sql(f"SELECT * FROM lakebed_tag('{table.location}', 'counted')").count() == 2
+    assert rows(spark, f"SELECT 1 AS one FROM lakebed_tag('{table.location}', 'limited') LIMIT 1") == [{"one": 1}]
+    assert {ref.name for ref in table.refs() if ref.kind == "tag"} == {"now", "counted", "limited"}
+    (back,) = rows(spark, f"SELECT * FROM lakebed_rollback('{table.location}', 'tag:now', dry_run => true)")
+    assert back["removed"] == [] and back["dry_run"]
+
+
+@pytest.mark.parametrize("name", ["files", "entries", "snapshots"])
+def test_metadata_is_that_of_python(spark: SparkSession, name: str) -> None:
+    table = lakebed.open(str(unpack("iceberg", "types_nested" if name == "files" else "spec_evolution")))
+    frame = spark.sql(f"SELECT * FROM lakebed_metadata('{table.location}', '{name}')")
+    made = table.system_table(name)
+    assert frame.schema == spark_schema(made.schema)
+    wire = wire_schema(made.schema)
+    ours = pa.Table.from_batches([conform(batch, wire) for batch in made.batches()], wire)
+    seen = frame.toArrow().cast(wire).to_pylist(maps_as_pydicts="strict")
+    assert seen == ours.to_pylist(maps_as_pydicts="strict")
+
+
+def test_each_format_answers(spark: SparkSession, hudi: Path) -> None:
+    paimon = unpack("paimon", "pk_fixed")
+    for location in (hudi, paimon):
+        table = lakebed.open(location)
+        history = rows(spark, f"SELECT time, summary FROM lakebed_history('{location}')")
+        assert [row["time"] for row in history] == [instant.time for instant in table.history()]
+        assert rows(spark, f"SELECT * FROM lakebed_inspect('{location}') WHERE kind = 'figure'")
+        (plan,) = rows(spark, f"SELECT dry_run FROM lakebed_expire('{location}', map(), true)")
+        assert plan["dry_run"]
+    (plan,) = rows(spark, f"SELECT dry_run, kept FROM lakebed_archive('{hudi}', dry_run => true)")
+    assert plan["dry_run"]
+
+
+def test_errors_are_ours_and_short(spark: SparkSession, table: lakebed.Table, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Did you mean dry_run") as wrong:
+        spark.sql(f"SELECT * FROM lakebed_rewrite('{table.location}', dryrun => true)")
+    assert "Traceback" not in str(wrong.value) and "at org.apache" not in str(wrong.value)
+    with pytest.raises(OptionError, match="target-file-size-byte") as unknown:
+        spark.sql(f"SELECT * FROM lakebed_rewrite('{table.location}', map('target-file-size-byte', '1'))").collect()
+    assert "Traceback" not in str(unknown.value) and "at org.apache" not in str(unknown.value)
+    with pytest.raises(LakebedError, match=r"does not exist.*Check the spelling of the location$"):
+        spark.sql(f"SELECT * FROM lakebed_files('{tmp_path}/none')")
+    with pytest.raises(UsageError, match="no constant"):
+        spark.sql("SELECT * FROM range(2), LATERAL lakebed_files(concat('t', id))").collect()
