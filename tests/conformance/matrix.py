@@ -188,8 +188,7 @@ GRID = (
         )),
     }),
     Row("files added as they are", "`table.add_files`", {
-        "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",
-                         "tests/interop/test_iceberg_add_files_outside.py::")),
+        "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",)),
     }),
     Row("metadata for a copy at another place", "`table.rewrite_table_path`", {
         "iceberg": Cell(("tests/unit/iceberg/relocate/test_copy.py::",)),
