@@ -105,15 +105,21 @@ def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
     assert not list(Path(table.location, "data").glob("lakebed-staging*"))
 
 
-def test_columns_that_come_with_rows(spark: SparkSession, tmp_path: Path) -> None:
-    table = orders(tmp_path / "t")
-    rows = "select 1L as ID, 'a' as dt, cast(1 as decimal(10, 2)) as amount"
-    more = spark.sql(f"{rows}, 'x' as note, named_struct('a', 1) as s")
-    lakebed.spark.write(more, table.location, options={"merge-schema": True})
-    deeper = spark.sql(f"{rows}, 'y' as note, named_struct('a', 2L, 'b', true) as s, 5 as n")
-    deeper.write.format("lakebed").mode("append").option("mergeSchema", "true").save(table.location)
-    assert table.schema.names == [*ORDERS.names, "note", "s", "n"]
-    found = table.read(columns=["note", "s", "n"]).read_all().sort_by("note").to_pylist()
+def test_columns_that_come_with_rows(tmp_path: Path) -> None:
+    """How Spark's tasks take a DataFrame that brings columns along, with option keys as Spark hands them over. This
+    needs no session."""
+    made = orders(tmp_path / "t")
+    first = {"ID": [1], "dt": ["a"], "amount": pa.array([1], pa.decimal128(10, 2)), "note": ["x"], "s": [{"a": 1}]}
+    second = {**first, "note": ["y"], "s": [{"a": 2, "b": True}], "n": pa.array([5], pa.int32())}
+    for key, given in (("merge-schema", first), ("mergeschema", second)):
+        table = lakebed.open(made.location, options={key: "true"})
+        batch = pa.table(given).to_batches()[0]
+        sink = table.sink_for(batch.schema)
+        taken, plan = SinkInput.of(batch.schema, sink, table.location), sink.plan()
+        messages, _ = write_task(plan, iter([taken.take(batch)]))
+        finalize_and_commit(sink, plan, messages, lakebed.LocalEngine(1), 1)
+    assert made.schema.names == [*ORDERS.names, "note", "s", "n"]
+    found = made.read(columns=["note", "s", "n"]).read_all().sort_by("note").to_pylist()
     assert found == [
         {"note": "x", "s": {"a": 1, "b": None}, "n": None}, {"note": "y", "s": {"a": 2, "b": True}, "n": 5},
     ]  # fmt: skip
