@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.errors import UnsupportedError
+from lakebed.kernel.files import Store
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from tests.interop.conftest import PaimonJvm, Pypaimon
@@ -21,6 +22,7 @@ from tests.interop.paimon_shape import Row, Shape, spelled
 Change = tuple[str, tuple[Any, ...]]
 FROM_THE_START = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
 SQL = {"int": "INT", "bigint": "BIGINT"}
+ORPHANS = {"lakebed.expire.what": "orphan-files", "lakebed.expire.orphans.after": "1 h"}
 ARROW = {"int": "int32", "bigint": "int64"}
 
 
@@ -32,11 +34,15 @@ class Actor(Protocol):
     def write(self, rows: Sequence[Row], kinds: Sequence[str], schema: pa.Schema) -> None: ...
     def overwrite(self, rows: Sequence[Row], schema: pa.Schema) -> None: ...
     def compact(self) -> None: ...
-    def expire(self, keep: int) -> None: ...
+    def expire(self, keep: int, changelogs: int | None) -> None: ...
     def tag(self, name: str, snapshot: int) -> None: ...
     def untag(self, name: str) -> None: ...
     def rollback(self, to: int | str) -> None: ...
     def alter(self, change: str, column: str, more: str) -> None: ...
+    def branch(self, name: str, tag: str) -> None: ...
+    def fast_forward(self, name: str) -> None: ...
+    def unbranch(self, name: str) -> None: ...
+    def remove_orphans(self) -> None: ...
 
 
 class Lakebed:
@@ -44,13 +50,25 @@ class Lakebed:
 
     name = "lakebed"
 
-    def __init__(self, shape: Shape, path: Path) -> None:
-        self._shape, self._path = shape, path
+    def __init__(self, shape: Shape, place: Path | Store, branch: str = "main") -> None:
+        self._shape, self._place, self._branch = shape, place, branch
 
     @property
     def table(self) -> lakebed.Table:
         """The table as it is now."""
-        return lakebed.open(self._path)
+        return self._open()
+
+    def on(self, store: Store) -> Lakebed:
+        """lakebed, on another store of the same table."""
+        return Lakebed(self._shape, store, self._branch)
+
+    def on_branch(self, branch: str) -> Lakebed:
+        """lakebed, on a branch of the table."""
+        return Lakebed(self._shape, self._place, branch)
+
+    def _open(self, options: Mapping[str, str] | None = None) -> lakebed.Table:
+        branch = {} if self._branch == "main" else {"branch": self._branch}
+        return lakebed.open(self._place, {**branch, **(options or {})})
 
     def write(self, rows: Sequence[Row], kinds: Sequence[str], schema: pa.Schema) -> None:
         data = pa.Table.from_pylist(list(rows), schema=schema)
@@ -59,15 +77,29 @@ class Lakebed:
         else:
             self.table.write(data)
 
+    def commit(self, rows: Sequence[Row], kinds: Sequence[str], schema: pa.Schema, user: str, identifier: int) -> None:
+        """What a job runs that may start again: the same rows under the same user and identifier."""
+        writer = self.table.writer(commit_user=user)
+        data = pa.Table.from_pylist(list(rows), schema=schema)
+        writer.write(data.append_column("_row_kind", pa.array(list(kinds))) if self._shape.keys else data)
+        writer.filter_and_commit({identifier: writer.prepare_commit()})
+
     def overwrite(self, rows: Sequence[Row], schema: pa.Schema) -> None:
         self.table.write(pa.Table.from_pylist(list(rows), schema=schema), mode="overwrite")
 
     def compact(self) -> None:
-        self.table.rewrite(options={"write-only": "false"} if self._shape.write_only else {})
+        self.rewrite({})
 
-    def expire(self, keep: int) -> None:
-        owed = {"lakebed.owed.time-retained": "1 ms"}  # the newest snapshot of another writer's stream goes, too
-        self.table.expire(options={"snapshot.num-retained.min": 1, "snapshot.num-retained.max": keep, **owed})
+    def rewrite(self, options: Mapping[str, str]) -> None:
+        """A rewrite, as of a job beside writers that compact nothing."""
+        self.table.rewrite(options={**options, **({"write-only": "false"} if self._shape.write_only else {})})
+
+    def expire(self, keep: int, changelogs: int | None) -> None:
+        options: dict[str, object] = {"snapshot.num-retained.min": 1, "snapshot.num-retained.max": keep}
+        options["lakebed.owed.time-retained"] = "1 ms"  # the newest snapshot of another writer's stream goes, too
+        if changelogs is not None:
+            options |= {"changelog.num-retained.min": 1, "changelog.num-retained.max": changelogs}
+        self.table.expire(options=options)
 
     def tag(self, name: str, snapshot: int) -> None:
         self.table.tag(name, str(snapshot))
@@ -84,8 +116,26 @@ class Lakebed:
             "retype": lambda: lakebed.widen(column, ARROW[more]),
             "rename": lambda: lakebed.rename_column(column, more),
             "drop": lambda: lakebed.drop_column(column),
+            "move": lambda: lakebed.move_column(column, **({"first": True} if more == "first" else {"after": more})),
+            "option": lambda: lakebed.set_option(column, more),
         }
         self.table.alter(made[change]())
+
+    def branch(self, name: str, tag: str) -> None:
+        self.table.branch(name, f"tag:{tag}")
+
+    def fast_forward(self, name: str) -> None:
+        self.table.fast_forward(name)
+
+    def unbranch(self, name: str) -> None:
+        self.table.delete_branch(name)
+
+    def remove_orphans(self) -> None:
+        self.table.expire(options={**ORPHANS})
+
+    def orphans(self) -> list[str]:
+        """The files that nothing names."""
+        return [*self.table.expire(options={**ORPHANS}, dry_run=True).deleted_files]
 
     def rows(self, schema: pa.Schema, as_of: str | None = None) -> list[tuple[Any, ...]]:
         """The rows that it reads."""
@@ -93,17 +143,23 @@ class Lakebed:
 
     def changes(self, after: int, until: int, mode: str, schema: pa.Schema) -> list[Change]:
         """The changes of a range."""
-        table = lakebed.open(self._path, {"incremental-between-scan-mode": mode})
+        table = self._open({"incremental-between-scan-mode": mode})
         return with_kinds(table.changes(after=str(after), until=str(until)).read_all(), schema)
 
     def follow(self, consumer: str, schema: pa.Schema) -> list[Change]:
         """The changes of the next batch of a consumer, which is done with it then."""
-        table, found = lakebed.open(self._path, {**FROM_THE_START, "consumer-id": consumer}), None
+        table, found = self._open({**FROM_THE_START, "consumer-id": consumer}), None
         for _, plan in drain(table.stream(), None, Limits(commits=1)):
             if found is not None:
                 break
             found = with_kinds(run(plan, 1).read_all(), schema)
         return found or []
+
+    def of_snapshot(self, number: int, schema: pa.Schema) -> list[Change]:
+        """What a stream takes first from a snapshot on, or from the changelog that is left of it."""
+        table = self._open({"scan.mode": "from-snapshot", "scan.snapshot-id": str(number)})
+        batches = (run(plan, 1).read_all() for _, plan in drain(table.stream(), None, Limits(commits=1)))
+        return with_kinds(next((rows for rows in batches if rows.num_rows), schema.empty_table()), schema)
 
 
 class Jvm:
@@ -111,9 +167,14 @@ class Jvm:
 
     name = "jvm"
 
-    def __init__(self, shape: Shape, path: Path, jvm: PaimonJvm) -> None:
-        self._shape, self._path, self._jvm = shape, path, jvm
+    def __init__(self, shape: Shape, path: Path, jvm: PaimonJvm, branch: str = "main") -> None:
+        self._shape, self._jvm = shape, jvm
+        self._path: Any = path if branch == "main" else f"{path}@branch={branch}"
         self._commits = 0
+
+    def on_branch(self, branch: str) -> Jvm:
+        """The bundle, on a branch of the table."""
+        return Jvm(self._shape, self._path, self._jvm, branch)
 
     def write(self, rows: Sequence[Row], kinds: Sequence[str], schema: pa.Schema) -> None:
         self._commits += 1
@@ -131,8 +192,8 @@ class Jvm:
         else:
             self._jvm.tell("compact", self._path, self._commits)
 
-    def expire(self, keep: int) -> None:
-        self._jvm.tell("expire", self._path, keep)
+    def expire(self, keep: int, changelogs: int | None) -> None:
+        self._jvm.tell("expire", self._path, keep, *([] if changelogs is None else [changelogs]))
 
     def tag(self, name: str, snapshot: int) -> None:
         self._jvm.tell("tag", self._path, name, snapshot)
@@ -145,6 +206,22 @@ class Jvm:
 
     def alter(self, change: str, column: str, more: str) -> None:
         self._jvm.tell("alter", self._path, change, column, SQL.get(more, more))
+
+    def branch(self, name: str, tag: str) -> None:
+        self._jvm.tell("branch", self._path, name, tag)
+
+    def fast_forward(self, name: str) -> None:
+        self._jvm.tell("forward", self._path, name)
+
+    def unbranch(self, name: str) -> None:
+        self._jvm.tell("unbranch", self._path, name)
+
+    def remove_orphans(self) -> None:
+        self._jvm.tell("orphans", self._path, "remove")
+
+    def orphans(self) -> list[str]:
+        """The files that nothing names."""
+        return [line["orphan"] for line in self._jvm.tell("orphans", self._path, "list")]
 
     def rows(self, schema: pa.Schema, as_of: str | None = None) -> list[tuple[Any, ...]]:
         """The rows that it reads; those of now lie in the buckets that it would put them into."""
@@ -162,6 +239,10 @@ class Jvm:
         """The changes of the next plan of a consumer, which is done with it then."""
         return self._kinds(self._jvm.follow(self._path, consumer, 1), schema)
 
+    def of_snapshot(self, number: int, schema: pa.Schema) -> list[Change]:
+        """What a stream takes from one snapshot, or from the changelog that is left of it."""
+        return self._kinds(self._jvm.delta(self._path, number), schema)
+
     def _kinds(self, lines: list[dict[str, Any]], schema: pa.Schema) -> list[Change]:
         return [(line["kind"], values(line["row"], schema)) for line in lines]
 
@@ -177,17 +258,23 @@ class Python:
 
     name = "pypaimon"
 
-    def __init__(self, shape: Shape, path: Path, pypaimon: Pypaimon) -> None:
+    def __init__(self, shape: Shape, path: Path | None, pypaimon: Pypaimon) -> None:
         self._shape, self._path, self._pypaimon = shape, path, pypaimon
 
     def write(self, rows: Sequence[Row], kinds: Sequence[str], schema: pa.Schema) -> None:
-        if not self._shape.pypaimon_writes or set(kinds) != {"+I"}:
+        if self._path is None or not self._shape.pypaimon_writes or set(kinds) != {"+I"}:
             raise UnsupportedError("such a write", table=str(self._path), todo="Another engine does it")
         self._pypaimon.write(self._path, "native", pa.Table.from_pylist(list(rows), schema=schema))
 
-    def rows(self, schema: pa.Schema) -> list[tuple[Any, ...]]:
-        """The rows that it reads."""
+    def rows(self, schema: pa.Schema) -> list[tuple[Any, ...]] | None:
+        """The rows that it reads, None on a branch."""
+        if self._path is None:
+            return None
         return plain(self._pypaimon.read(self._path, "native").select(schema.names), schema)
+
+    def nowhere(self) -> Python:
+        """An engine that can do nothing: it knows no branches."""
+        return Python(self._shape, None, self._pypaimon)
 
     def __getattr__(self, name: str) -> Any:
         def cannot(*_: Any) -> None:

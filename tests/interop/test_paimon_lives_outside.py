@@ -20,6 +20,12 @@ lakebed insert
 """
 """Whose turn, and what. What an engine cannot do, another does."""
 
+FALLS = """
+lakebed insert, jvm upsert, lakebed die, jvm fork, lakebed upsert, lakebed die, jvm sweep, lakebed rescale, jvm delete,
+lakebed fork, lakebed die, jvm upsert, lakebed alter, jvm alter, lakebed die, lakebed sweep, jvm compact
+"""
+"""lakebed dies, branches come and go, buckets change, and what is left over is removed."""
+
 LIVES: list[dict[str, Any]] = [
     {"mode": "fixed", "engine": "deduplicate", "producer": "none", "file_format": "parquet", "sequence": True},
     {"mode": "fixed", "engine": "deduplicate", "producer": "input", "file_format": "avro", "write_only": True},
@@ -37,6 +43,8 @@ LIVES: list[dict[str, Any]] = [
 ]
 FIXED: dict[str, Any] = {"vectors": "off", "sequence": False, "write_only": False}
 """What is the same in all lives that do not name it."""
+FALLING = (2, 7)
+"""The lives whose engines fall, too."""
 SHAPES = [Shape.drawn(random.Random(seed), {**FIXED, **wanted}) for seed, wanted in enumerate(LIVES)]
 
 
@@ -46,9 +54,17 @@ def test_every_kind_of_table_has_a_life() -> None:
         assert {getattr(shape, name) for shape in SHAPES} >= {*values}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(len(SHAPES)), ids=[str(shape).replace(" ", "-") for shape in SHAPES])
 def test_every_engine_reads_what_any_of_them_wrote(
     seed: int, paimon_jvm: PaimonJvm, pypaimon: Pypaimon, tmp_path: Path
 ) -> None:
     Life(SHAPES[seed], tmp_path / "db.db" / "life", seed, paimon_jvm, pypaimon).play(TURNS)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", FALLING, ids=[str(SHAPES[seed]).replace(" ", "-") for seed in FALLING])
+def test_deaths_and_branches_change_nothing_for_any_engine(
+    seed: int, paimon_jvm: PaimonJvm, pypaimon: Pypaimon, tmp_path: Path
+) -> None:
+    Life(SHAPES[seed], tmp_path / "db.db" / "life", seed, paimon_jvm, pypaimon).play(FALLS)

@@ -97,7 +97,8 @@ public class PaimonPeer {
   }
 
   static void delta(FileStoreTable table, IOManager io, String snapshot) throws Exception {
-    FileStoreTable from = table.copy(Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot));
+    Map<String, String> start = Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot, "changelog.num-retained.max", "1000000"); // else changelogs are not looked for
+    FileStoreTable from = table.copy(start);
     ReadBuilder builder = from.newReadBuilder();
     TableRead read = builder.newRead();
     read.withIOManager(io);

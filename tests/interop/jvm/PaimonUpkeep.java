@@ -8,8 +8,10 @@ import org.apache.paimon.append.AppendCompactTask;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.fs.Path;
 import org.apache.paimon.manifest.BucketEntry;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
+import org.apache.paimon.operation.LocalOrphanFilesClean;
 import org.apache.paimon.options.ExpireConfig;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.schema.SchemaManager;
@@ -35,8 +37,10 @@ import org.apache.paimon.utils.Pair;
  * What the reference engine does to a table beside reading and writing it: the commands of {@link PaimonPeer} that it does not know itself.
  *
  * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `tracked TABLE`: those with their ids and sequence numbers. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
- * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP`: so many snapshots stay.
- * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`. `branch TABLE NAME TAG`, `forward TABLE NAME`.
+ * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP [CHANGELOGS]`: so many snapshots stay, and so many changelogs.
+ * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`, `alter TABLE move COLUMN AFTER` (`first`: before all),
+ * `alter TABLE option KEY VALUE`. `branch TABLE NAME TAG`, `forward TABLE NAME`, `unbranch TABLE NAME`. `orphans TABLE list|remove`: files that nothing names,
+ * each {"orphan": path}.
  * `tags TABLE`: each tag with its snapshot, and its time to live in milliseconds. `lives TABLE NAME MILLIS`: a tag with one. `automatic TABLE KEY=VALUE ...`: what a commit with these options does about
  * tags. `changelogs TABLE`: the first and the last of the changelogs that outlive their snapshots.
  * `manifests TABLE list|merge`: see {@link PaimonManifests}.
@@ -54,7 +58,7 @@ final class PaimonUpkeep {
       case "tag": if (words.length > 3) table.createTag(words[2], Long.parseLong(words[3])); else table.createTag(words[2]); break;
       case "untag": table.deleteTag(words[2]); break;
       case "rollback": if (words[2].matches("\\d+")) table.rollbackTo(Long.parseLong(words[2])); else table.rollbackTo(words[2]); break;
-      case "expire": expire(table, Integer.parseInt(words[2])); break;
+      case "expire": expire(table, Integer.parseInt(words[2]), words.length > 3 ? Integer.valueOf(words[3]) : null); break;
       case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;
       case "branch": table.createBranch(words[2], words[3]); break;
       case "manifests": PaimonManifests.run(table, words[2]); break;
@@ -63,6 +67,8 @@ final class PaimonUpkeep {
       case "lives": table.createTag(words[2], Duration.ofMillis(Long.parseLong(words[3]))); break;
       case "automatic": automatic(table, words); break;
       case "changelogs": changelogs(table); break;
+      case "unbranch": table.deleteBranch(words[2]); break;
+      case "orphans": orphans(table, words[2].equals("list")); break;
       default: PaimonExpiry.run(table, words);
     }
   }
@@ -157,9 +163,16 @@ final class PaimonUpkeep {
     }
   }
 
-  private static void expire(FileStoreTable table, int keep) {
-    table.newExpireSnapshots().config(ExpireConfig.builder().snapshotRetainMin(1).snapshotRetainMax(keep)
-        .snapshotTimeRetain(Duration.ofDays(1)).snapshotMaxDeletes(1000).build()).expire();
+  private static void expire(FileStoreTable table, int keep, Integer changelogs) {
+    ExpireConfig.Builder config = ExpireConfig.builder().snapshotRetainMin(1).snapshotRetainMax(keep).snapshotTimeRetain(Duration.ofDays(1)).snapshotMaxDeletes(1000);
+    if (changelogs != null) config.changelogRetainMin(1).changelogRetainMax(changelogs).changelogTimeRetain(Duration.ofDays(1)).changelogMaxDeletes(1000);
+    table.newExpireSnapshots().config(config.build()).expire();
+    if (changelogs != null) table.newExpireChangelog().config(config.build()).expire();
+  }
+
+  private static void orphans(FileStoreTable table, boolean dry) throws Exception {
+    for (Path path : new LocalOrphanFilesClean(table, System.currentTimeMillis() - 3_600_000, dry).clean().getDeletedFilesPath())
+      System.out.println("{\"orphan\":\"" + path.toUri().getPath() + "\"}");
   }
 
   private static List<SchemaChange> change(String[] words) {
@@ -168,6 +181,8 @@ final class PaimonUpkeep {
       case "retype": return List.of(SchemaChange.updateColumnType(words[3], DataTypeJsonParser.parseAtomicTypeSQLString(words[4])));
       case "drop": return List.of(SchemaChange.dropColumn(words[3]));
       case "rename": return List.of(SchemaChange.renameColumn(words[3], words[4]));
+      case "move": return List.of(SchemaChange.updateColumnPosition(words[4].equals("first") ? SchemaChange.Move.first(words[3]) : SchemaChange.Move.after(words[3], words[4])));
+      case "option": return List.of(SchemaChange.setOption(words[3], words[4]));
       default: throw new IllegalArgumentException(words[2]);
     }
   }
