@@ -34,7 +34,7 @@ PAIMON_SPARK = "tests/spark/test_paimon_source.py::"
 ICEBERG, GOLDEN_ICEBERG = "tests/conformance/test_iceberg.py::", "tests/golden/test_iceberg_read.py::"
 HUDI_SINK = "tests/spark/test_hudi_sink.py::"
 ICEBERG_SPARK, ICEBERG_SINK = "tests/spark/test_iceberg_source.py::", "tests/spark/test_iceberg_sink.py::"
-STREAM_SINK = "tests/spark/test_stream_sink.py::"
+STREAM_SINK, KILLED = "tests/spark/test_stream_sink.py::", "tests/spark/test_killed.py::test_killed"
 PAIMON_CHANGES = "tests/golden/test_paimon_changes.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
 
@@ -245,9 +245,9 @@ GRID = (
         )),
     }),
     Row("Spark streaming sink, exactly once", "`lakebed.spark.write_stream`", {
-        "hudi": Cell((f"{HUDI_SINK}test_killed",)),
-        "paimon": Cell((f"{STREAM_SINK}test_killed", f"{STREAM_SINK}test_a_checkpoint")),
-        "iceberg": Cell((f"{ICEBERG_SINK}test_killed",)),
+        "hudi": Cell((KILLED,)),
+        "paimon": Cell((KILLED, f"{STREAM_SINK}test_a_checkpoint")),
+        "iceberg": Cell((KILLED,)),
     }),
     Row("pipelines", "`lakebed run`", {
         "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::", f"{HUDI_SINK}test_a_pipeline")),

@@ -1,10 +1,7 @@
-"""Hudi tables written from Spark: by lakebed's verbs, as Hudi's own sink, in streams exactly once, and in pipelines."""
+"""Hudi tables written from Spark: by lakebed's verbs, as Hudi's own sink, and in pipelines."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +13,8 @@ import lakebed.spark
 from lakebed.errors import OptionError, UsageError
 from lakebed.examples import example_path as example
 from lakebed.spark import pipeline
-from lakebed.spark.slow_start import despite_slow_start
-from tests.spark.tables import as_bag, changes_of
+from tests.spark.tables import as_bag
 
-ROOT = Path(__file__).parents[2]
 COLUMNS = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("dt", pa.string(), False), ("amount", pa.decimal128(10, 2))]
 )
@@ -123,26 +118,6 @@ def test_hudis_sink_refuses_what_does_not_fit(spark: SparkSession, tmp_path: Pat
     with pytest.raises(UsageError, match="does not agree with the table"):
         frame.write.format("hudi").options(**other).mode("overwrite").save(place)
     assert len(amounts(place)) == 3
-
-
-def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
-    sink, checkpoint = str(tmp_path / "t"), str(tmp_path / "checkpoint")
-    table = lakebed.create(sink, "hudi", COLUMNS, ["id"], ["dt"], {"hoodie.table.type": "MERGE_ON_READ"})
-    command = [sys.executable, "-m", "tests.spark.killed_stream", str(hudi), sink, checkpoint, "1"]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    assert len(table.history()) == 2
-    frame = changes_of(spark, str(hudi))
-
-    def run(location: str, folder: str) -> None:
-        lakebed.spark.write_stream(frame, location, folder, trigger={"availableNow": True}).awaitTermination()
-
-    despite_slow_start(lambda: run(sink, checkpoint))
-    assert len(table.history()) == 3
-    whole = lakebed.create(tmp_path / "whole", "hudi", COLUMNS, ["id"], ["dt"], {"hoodie.table.type": "MERGE_ON_READ"})
-    despite_slow_start(lambda: run(whole.location, str(tmp_path / "other")))
-    columns = ["id", "dt", "amount"]
-    assert as_bag(table.read(columns)) == as_bag(whole.read(columns))
 
 
 def test_a_pipeline_keeps_a_hudi_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
-"""Iceberg tables written from Spark: files by size at any number of tasks, changes by key, streams exactly once."""
+"""Iceberg tables written from Spark: files by size at any number of tasks, changes by key."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -18,17 +15,13 @@ import lakebed
 import lakebed.spark
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
-from lakebed.kernel.files import open_store
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
-from lakebed.spark.slow_start import despite_slow_start
-from lakebed.spark.stream_sink import reports
 from lakebed.verbs.write import finalize_and_commit
-from tests.spark.tables import as_bag, changes_of
+from tests.spark.tables import as_bag
 from tests.tables.iceberg.create import make_table
 
-ROOT = Path(__file__).parents[2]
 ORDERS = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("dt", pa.string(), False), ("amount", pa.decimal128(10, 2))]
 )
@@ -140,31 +133,3 @@ def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
     assert rows == 2
     finalize_and_commit(sink, plan, messages, lakebed.LocalEngine(1), 1)
     assert table.read().read_all().to_pylist() == [{"id": 1, "d": 6}, {"id": 2, "d": 6}]
-
-
-def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
-    table, sink, checkpoint = orders(tmp_path / "t"), str(tmp_path / "t"), str(tmp_path / "checkpoint")
-    command = [sys.executable, "-m", "tests.spark.killed_stream", str(hudi), sink, checkpoint, "1"]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    assert len(table.history()) == 2  # the second is not in Spark's commit log
-    files = len(list(Path(sink, "data").rglob("*.parquet")))
-    frame = changes_of(spark, str(hudi))
-    run_to_end(frame, sink, checkpoint)
-    done = {report.batch_id: report for report in reports(open_store(checkpoint))}
-    assert (done[1].outcome, done[1].instant, done[2].outcome) == ("skipped", "", "committed")
-    assert len(table.history()) == 3
-    whole = orders(tmp_path / "whole")
-    run_to_end(frame, whole.location, str(tmp_path / "other"))
-    assert as_bag(table.read()) == as_bag(whole.read())
-    of_whole = len(list(Path(whole.location, "data").rglob("*.parquet")))
-    assert len(list(Path(sink, "data").rglob("*.parquet"))) == of_whole > files
-
-
-def run_to_end(frame: DataFrame, sink: str, checkpoint: str) -> None:
-    """Stream everything that is there."""
-
-    def run() -> None:
-        lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True}).awaitTermination()
-
-    despite_slow_start(run)

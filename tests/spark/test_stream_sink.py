@@ -1,10 +1,7 @@
-"""The streaming sink commits each batch exactly once, whatever dies at any moment. Pipelines run on it."""
+"""What the streaming sink takes, and the pipelines that run on it (`test_killed.py`: exactly once)."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,33 +12,8 @@ import lakebed.spark
 from lakebed.errors import PipelineFileError, UsageError
 from lakebed.kernel.files import open_store
 from lakebed.spark import pipeline
-from lakebed.spark.stream_sink import BatchReport, commit_user, reports
-from tests.spark.tables import as_bag, changes_of, orders
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
-    table, sink, checkpoint = orders(tmp_path / "t"), str(tmp_path / "t"), str(tmp_path / "checkpoint")
-    command = [sys.executable, "-m", "tests.spark.killed_stream", str(hudi), sink, checkpoint, "1"]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-    assert len(table.history()) == 2  # the second is not in Spark's commit log
-    assert sorted(path.name for path in Path(checkpoint, "commits").glob("[0-9]*")) == ["0"]
-    user, files = commit_user(open_store(checkpoint)), len(list(Path(sink).glob("**/data-*")))
-    frame = changes_of(spark, str(hudi))
-    query = lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True})
-    query.awaitTermination()
-    done = {report.batch_id: report for report in reports(open_store(checkpoint))}
-    assert (done[1].outcome, done[1].instant, done[2].outcome) == ("skipped", "", "committed")
-    assert [int(snapshot.time) for snapshot in table.history()] == [1, 2, 3]
-    assert commit_user(open_store(checkpoint)) == user
-    whole = orders(tmp_path / "whole")
-    lakebed.spark.write_stream(
-        frame, whole.location, str(tmp_path / "other")[:-1], trigger={"availableNow": True}
-    ).awaitTermination()
-    assert as_bag(table.read()) == as_bag(whole.read())
-    assert len(list(Path(sink).glob("**/data-*"))) == len(list((tmp_path / "whole").glob("**/data-*"))) > files
+from lakebed.spark.stream_sink import BatchReport, commit_user
+from tests.spark.tables import orders
 
 
 def test_a_batch_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
