@@ -353,7 +353,7 @@ class Life:
         now, key = self.line.now, row[0]
         rows = {other: known for other, known in now.rows.items() if other != key}
         live = kind in ("+I", "+U")
-        silent = now.silent - {key} if live or self.producer in ("none", "input") else now.silent
+        silent = now.silent - {key} if self.producer in ("none", "input") else now.silent  # others tell of net changes
         self.line.now = replace(now, rows={**rows, key: row} if live else rows, silent=silent)
 
     # ---- in the end ----
