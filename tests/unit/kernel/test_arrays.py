@@ -49,7 +49,9 @@ def test_numbers_are_the_same_there_and_back(values: np.ndarray[Any, Any]) -> No
     assert from_numpy(values, nulls).is_null().to_pylist() == nulls.tolist()
 
 
-@pytest.mark.parametrize(("values", "kind"), VALUES, ids=str)
+@pytest.mark.parametrize(
+    ("values", "kind"), VALUES, ids=[f"{number}-{kind}" for number, (_, kind) in enumerate(VALUES)]
+)
 def test_values_are_those_that_pyarrow_makes(values: list[Any], kind: pa.DataType) -> None:
     column = from_values(values, kind)
     column.validate(full=True)
