@@ -38,9 +38,28 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
         return [*files.together(partial(_bare, files), snapshot.manifests)]
     try:
         (data,) = files.read_immutable([(snapshot.manifest_list, _UNKNOWN_SIZE)])
-        return decode_manifest_list(data, snapshot.manifest_list)
     except FileNotFoundError as error:
         raise CorruptError("a manifest list is missing", file=snapshot.manifest_list, why=files.why_missing) from error
+    return decoded_list(snapshot, data)
+
+
+def decoded_list(snapshot: Snapshot, data: bytes, file: str = "") -> list[ManifestFile]:
+    """The manifests that the bytes of a snapshot's manifest list name, in order. CorruptError when it is damaged.
+
+    Nothing states how long a list is, so one that was cut behind its header looks empty: that the snapshot counts data
+    files tells. What it counts cannot tell more, since some writers count wrong.
+    """
+    file = file or snapshot.manifest_list
+    manifests = decode_manifest_list(data, file)
+    counted = snapshot.summary.get("total-data-files", "")
+    if not manifests and counted.isdigit() and int(counted):
+        raise CorruptError(
+            "a manifest list names no manifest",
+            file=file,
+            why=f"it was probably cut, since snapshot {snapshot.snapshot_id} counts {counted} data files",
+            todo="Restore the file from a copy, or roll back to an older snapshot",
+        )
+    return manifests
 
 
 def loaded_with_list(operations: TableOperations, branch: str) -> tuple[Loaded, Files]:

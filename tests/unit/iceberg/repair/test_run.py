@@ -211,6 +211,12 @@ def test_lost_manifests_of_deletes_and_lists_are_refused_by_name(tmp_path: Path)
     assert lost.kind == "manifest list" and str(head.parent_id) in lost.remedy
     with pytest.raises(CorruptError, match=r"manifest list of the branch's head is lost.*rollback"):
         table.repair()
+    whole = (tmp_path / "copy" / "metadata" / Path(head.manifest_list).name).read_bytes()
+    mark = whole[-16:]  # what ends the header, and each block
+    Path(head.manifest_list).write_bytes(whole[: whole.index(mark) + len(mark)])
+    with pytest.raises(CorruptError, match=r"names no manifest.*probably cut"):
+        table.read().read_all()
+    assert "probably cut" in table.repair(dry_run=True).lost[0].reason
     done = table.repair(options={"lakebed.repair.copy": str(tmp_path / "copy")})
     assert done.restored == (head.manifest_list, deletes.path), "what the list names is looked at once it is back"
     assert len(done.lost) == 2 and not done.instants

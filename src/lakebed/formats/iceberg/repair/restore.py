@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg.codec.manifest import decode_entries
-from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_type
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.manifests import decoded_list
 from lakebed.formats.iceberg.repair.check import PUFFIN, Checker, NamedFile
 from lakebed.formats.iceberg.repair.scan import Findings
 from lakebed.kernel.files import parse_location
@@ -41,8 +43,8 @@ def found_in_copy(files: Files, metadata: TableMetadata, findings: Findings, cop
         return root + here[len(home) :] if is_below(here, home) else None
 
     whole: dict[str, str] = {}
-    for path in findings.lists:
-        if (place := placed(path)) and _decodes(reading, place):
+    for path, (snapshot, _) in findings.lists.items():
+        if (place := placed(path)) and _decodes(reading, snapshot, place):
             whole[path] = place
     for manifest in findings.manifests:
         if (place := placed(manifest.path)) and _holds(reading, metadata, manifest, place):
@@ -76,9 +78,9 @@ def _named(file: DataFile | DeleteFile, place: str) -> NamedFile:
     return named
 
 
-def _decodes(files: Files, place: str) -> bool:
+def _decodes(files: Files, snapshot: Snapshot, place: str) -> bool:
     try:
-        decode_manifest_list(files.read(place), place)
+        decoded_list(snapshot, files.read(place), place)
     except (FileNotFoundError, CorruptError):
         return False
     return True

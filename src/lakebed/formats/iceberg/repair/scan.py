@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, decode_entries
-from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import manifests_of
+from lakebed.formats.iceberg.manifests import decoded_list, manifests_of
 from lakebed.formats.iceberg.repair.check import MISSING, Checker, Verdict, check_all
 from lakebed.kernel.engine import Engine, LocalEngine
 
@@ -100,7 +100,7 @@ def list_verdict(files: Files, snapshot: Snapshot) -> str | None:
     if not snapshot.manifest_list:
         return None
     try:
-        decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
+        decoded_list(snapshot, files.read(snapshot.manifest_list))
     except FileNotFoundError:
         return MISSING
     except CorruptError as error:
