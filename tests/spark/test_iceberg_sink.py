@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakebed
 import lakebed.spark
+from lakebed.errors import OptionError
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.sizing import finalize
@@ -133,3 +134,26 @@ def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
     assert rows == 2
     finalize_and_commit(sink, plan, messages, lakebed.LocalEngine(1), 1)
     assert table.read().read_all().to_pylist() == [{"id": 1, "d": 6}, {"id": 2, "d": 6}]
+
+
+def test_a_sessions_write_audit_publish(spark: SparkSession, tmp_path: Path) -> None:
+    """spark.wap.id and spark.wap.branch, for tables that have write.wap.enabled alone, as in Iceberg's own sink."""
+    audited, plain = orders(tmp_path / "audited", **{"write.wap.enabled": True}), orders(tmp_path / "plain")
+    rows = some_orders(spark, 10, 1)
+    try:
+        spark.conf.set("spark.wap.id", "nightly")
+        for table in (audited, plain):
+            lakebed.spark.write(rows, table.location)
+        assert audited.read().read_all().num_rows == 0 and plain.read().read_all().num_rows == 10
+        audited.publish("nightly")
+        assert lakebed.spark.read(spark, audited.location).count() == 10
+        spark.conf.unset("spark.wap.id")
+        spark.conf.set("spark.wap.branch", "audit")
+        lakebed.spark.write(rows, audited.location)
+        assert lakebed.spark.read(spark, audited.location).count() == 20
+        assert audited.read().read_all().num_rows == 10
+        with pytest.raises(OptionError, match=r"branch and wap\.branch are given"):
+            lakebed.spark.write(rows, audited.location, options={"branch": "main"})
+    finally:
+        for key in ("spark.wap.id", "spark.wap.branch"):
+            spark.conf.unset(key)

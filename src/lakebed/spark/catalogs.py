@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import lakebed.formats as formats
 from lakebed.formats.opening import FORMATS
 from lakebed.redaction import names_secret
+from lakebed.verbs.table import Table
 
 _PREFIX = "spark.sql.catalog."
 _SETTING = "lakebed.catalog."
@@ -45,6 +46,18 @@ def with_catalog(catalogs: Catalogs, location: str, options: Mapping[str, str]) 
 def in_session(spark: SparkSession, location: str, options: Mapping[str, str]) -> dict[str, str]:
     """Options as `with_catalog` gives them, by the session as it is now."""
     return with_catalog(session_catalogs(spark) if formats.is_catalog_name(location) else {}, location, options)
+
+
+def open_in_session(spark: SparkSession, location: str, options: Mapping[str, str]) -> tuple[Table, dict[str, str]]:
+    """An open table, and the options that it was opened with: those of `in_session`, and what the session's own
+    settings mean for this table. Raises what `open_table` raises."""
+    with_catalogs = in_session(spark, location, options)
+    table = formats.open_table(location, with_catalogs)
+    more = formats.native_source(table.format).session_options(table, _settings(spark))
+    if not more:
+        return table, with_catalogs
+    whole = {**more, **with_catalogs}
+    return formats.open_table(location, whole), whole
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:

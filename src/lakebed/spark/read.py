@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-import lakebed.formats as formats
 from lakebed.errors import UsageError
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
@@ -20,7 +19,7 @@ from lakebed.kernel.streams import Overlap, interleave
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
-from lakebed.spark.catalogs import in_session
+from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
@@ -52,7 +51,7 @@ def read(
     """
     translate_errors()
     with explained_errors():
-        table = formats.open_table(location, in_session(spark, location, option_texts(options)))
+        table, _ = open_in_session(spark, location, option_texts(options))
     plan = table.plan_read(columns, where)
     if not plan.schema.names:
         raise UsageError(

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
-import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import find_column
@@ -25,7 +24,7 @@ from lakebed.kernel.rows.conform import check_input
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
-from lakebed.spark.catalogs import in_session
+from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import explained_errors, translated_errors
 from lakebed.spark.types import arrow_schema, conform, fits
@@ -55,7 +54,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     with explained_errors():
         own = {k: text for k, text in option_texts(options).items() if k.lower() != PARALLELISM_OPTION}
-        table = formats.open_table(location, in_session(df.sparkSession, location, own))
+        table, _ = open_in_session(df.sparkSession, location, own)
     rows = arrow_schema(df.schema)
     sink = table.sink_for(rows, Mode.parse(mode))
     with swept(sink):

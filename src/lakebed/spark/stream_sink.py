@@ -22,7 +22,7 @@ from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
-from lakebed.spark.catalogs import in_session
+from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
@@ -81,9 +81,8 @@ def write_stream(
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     own = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
-    table_options = in_session(df.sparkSession, location, own)
     with explained_errors():
-        table = formats.open_table(location, table_options)
+        table, table_options = open_in_session(df.sparkSession, location, own)
     rows = arrow_schema(df.schema)
     SinkInput.of(rows, table.sink_for(rows), table.location)
     folder = open_store(checkpoint, table_options)

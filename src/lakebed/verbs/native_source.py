@@ -64,6 +64,10 @@ def _no_catalog(name: str, options: Mapping[str, str]) -> bool:
     return False
 
 
+def _no_options(table: Table, settings: Mapping[str, str]) -> Mapping[str, str]:
+    return {}
+
+
 def _plan_of_table(table: Table, request: SourceRequest) -> ReadPlan[Any]:
     return table.plan_read(request.columns, request.where, request.pin)
 
@@ -95,5 +99,7 @@ class NativeSource(Generic[T]):
     catalog_options: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
     """The options that open tables in a catalog of the format, from its settings in a Spark session; None: lakebed has
     no such catalogs."""
+    session_options: Callable[[T, Mapping[str, str]], Mapping[str, str]] = _no_options
+    """The options that a session's own settings mean for a table: what the source takes from there."""
     has_catalog: Callable[[str, Mapping[str, str]], bool] = _no_catalog
     """Whether options, or the environment, have the settings of the catalog of this name."""
