@@ -12,7 +12,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.snapshot import History
 from tests.interop.conftest import PaimonJvm, Pypaimon
-from tests.interop.test_paimon_indexes_outside import java
+from tests.interop.test_paimon_indexes_outside import printed
 
 SCHEMA = pa.schema(
     [
@@ -74,7 +74,7 @@ def test_manifests_say_what_those_of_the_engine_say(tmp_path: Path, paimon_jvm: 
             asked += [str(folder), ">", "n", "5"]
             assert table.read(where="n > 4").read_all().num_rows == 2
             assert table.read(where="n > 5").read_all().num_rows == 0
-    for line, folder_name in zip(java("FileIndexAsk", *asked), asked[::4], strict=True):
+    for line, folder_name in zip(printed("FileIndexAsk", *asked), asked[::4], strict=True):
         rows, matching = map(int, line.split())
         assert matching == 0
         known = any(word in folder_name for word in ("default", "full", "/first", "whole_p", "whole_a"))
