@@ -21,7 +21,7 @@ from hudi_jvm import session
 
 began = time.perf_counter()
 JAR, SCRATCH = sys.argv[1:3]
-spark = session(JAR, SCRATCH)
+spark = session(JAR, SCRATCH, quick=False)
 jvm = spark._jvm
 context = jvm.org.apache.hudi.client.common.HoodieSparkEngineContext(spark._jsc)
 

@@ -28,6 +28,7 @@ spark = session(
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": f"{SCRATCH}/warehouse",
     },
+    quick=False,
 )
 OPTIONS = {
     "hoodie.table.name": "bench",

@@ -78,7 +78,7 @@ def jvm(verb: str, folder: Path, locations: list[str]) -> list[dict[str, float]]
     from tests.interop.conftest import PaimonJvm, paimon_jvm_peer
 
     (folder / "jvm").mkdir(exist_ok=True)
-    peer = paimon_jvm_peer(folder / "jvm")
+    peer = paimon_jvm_peer(folder / "jvm", quick=False)
     engine, taken = PaimonJvm(peer, folder / "jvm"), []
     for number, location in enumerate(locations):
         wall, cpu = time.perf_counter(), processor(peer.process_group)

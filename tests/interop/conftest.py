@@ -149,11 +149,12 @@ def named(variable: str) -> str:
     return value
 
 
-def java(*arguments: str) -> list[str]:
-    """A command of Java with its simple compiler and collector: it starts sooner, and small tables need no more."""
+def java(*arguments: str, quick: bool = True) -> list[str]:
+    """A command of Java. A `quick` one has the simple compiler and collector: it starts sooner, and small tables need
+    no more; what is measured needs the ones that users have."""
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else "java"
-    return [program, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *arguments]
+    return [program, *(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if quick else []), *arguments]
 
 
 def pypaimon_peer(folder: Path) -> Peer:
@@ -161,10 +162,10 @@ def pypaimon_peer(folder: Path) -> Peer:
     return Peer([named("LAKEBED_INTEROP_PYTHON"), str(HERE / "pypaimon_peer.py")], folder)
 
 
-def paimon_jvm_peer(folder: Path) -> Peer:
-    """A process of Paimon's Java bundle, with a folder of its own."""
+def paimon_jvm_peer(folder: Path, quick: bool = True) -> Peer:
+    """A process of Paimon's Java bundle, with a folder of its own; `quick` as in `java`."""
     options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
-    return Peer(java(*options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer"), folder)
+    return Peer(java(*options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer", quick=quick), folder)
 
 
 @pytest.fixture(scope="session")

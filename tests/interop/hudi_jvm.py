@@ -6,10 +6,11 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The JVM's simple compiler and collector: it starts sooner and takes less of the processors for small tables."""
 
 
-def session(jar, folder, settings=()):
+def session(jar, folder, settings=(), quick=True):
     """A session of two threads that keeps its files in `folder`; `settings` are more of Spark's own.
 
-    Answers go to standard output, so Spark logs nothing below errors.
+    Answers go to standard output, so Spark logs nothing below errors. What is measured is not `quick`: it has the
+    compiler and the collector that users have.
     """
     builder = SparkSession.builder.master("local[2]")
     known = {
@@ -22,7 +23,7 @@ def session(jar, folder, settings=()):
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.default.parallelism": "1",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={folder} {QUICK}",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={folder} {QUICK if quick else ''}",
     }
     for key, value in {**known, **dict(settings)}.items():
         builder = builder.config(key, value)
