@@ -287,3 +287,14 @@ def test_two_at_once_add_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(LakebedError, match="in the table already"):
         table.add_files(path)
     assert ids(table) == [0, 1, 2, 3]
+
+
+def test_files_outside_the_tables_folder_are_refused_unless_their_folder_is_named(tmp_path: Path) -> None:
+    """The caller named the place, so the error speaks of the files and not of the table's metadata."""
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), tmp_path / "other.parquet")
+    table = lakebed.create(tmp_path / "t", "iceberg", {"id": "int64"})
+    with pytest.raises(UnsupportedError, match=r"files to add lie outside.*lakebed\.storage\.places"):
+        table.add_files([str(tmp_path / "other.parquet")])
+    assert table.history() == []
+    named = lakebed.open(tmp_path / "t", {"lakebed.storage.places": str(tmp_path)})
+    assert named.add_files([str(tmp_path / "other.parquet")]).files == 1

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UsageError
+from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.formats.iceberg.add_files.options import FORMAT
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel.files import parse_location
+from lakebed.kernel.files.places import PLACES
 from lakebed.kernel.options import Options
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,6 +43,13 @@ def candidates(files: Files, paths: Sequence[str], options: Options) -> list[Can
     found: dict[str, int] = {}
     for location in paths:
         url = spelled(parse_location(location).text)
+        if not files.reaches(url):
+            raise UnsupportedError(
+                "files to add lie outside the table's folder",
+                file=location,
+                why="lakebed reads and removes only files in a table's own folder and in folders that you name",
+                todo=f"Put them into the table's folder, or name theirs in the option {PLACES!r} at each opening",
+            )
         try:
             here = [(url, files.size(url))] if not _is_folder(files, url) else [*_data_in(files, url)]
         except FileNotFoundError:
