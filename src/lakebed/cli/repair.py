@@ -35,7 +35,7 @@ def repair(
 
 def _line(result: RepairResult) -> str:
     if not result.lost:
-        return f"all {result.checked} files are whole"
+        return "its one file is whole" if result.checked == 1 else f"all {result.checked} files are whole"
     done = "would be" if result.dry_run else "were"
     went = f"{len(result.lost)} of {result.checked} files lost" if result.dry_run else f"{len(result.lost)} files lost"
     if result.dry_run:
