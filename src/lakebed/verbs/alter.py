@@ -1,10 +1,10 @@
-"""What `table.alter` takes, checked."""
+"""What `table.alter` takes, checked, and how a format applies it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from lakebed.errors import UsageError
+from lakebed.errors import LakebedError, UsageError
 from lakebed.model.alter import Change
 
 
@@ -20,3 +20,13 @@ def checked_changes(changes: object) -> tuple[Change, ...]:
     if not several:
         raise UsageError("there is no change to make", todo=todo)
     return tuple(several)
+
+
+def apply_each(changes: Iterable[Change], apply: Callable[[Change], None], table: str) -> None:
+    """Apply changes one after the other. An error that names no table gets this one."""
+    for change in changes:
+        try:
+            apply(change)
+        except LakebedError as error:
+            error.table = error.table or table
+            raise

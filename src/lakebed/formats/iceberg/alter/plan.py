@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
-from lakebed.errors import LakebedError, OptionError, SchemaError
+from lakebed.errors import OptionError, SchemaError
 from lakebed.formats.iceberg.alter import settings
 from lakebed.formats.iceberg.alter.partitioning import SpecDraft, check_partition_values, check_spec, shared_names
 from lakebed.formats.iceberg.alter.schema import SchemaDraft
@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, is_still, ref_is
 from lakebed.formats.iceberg.definition import FORMAT_VERSION
 from lakebed.model import alter
+from lakebed.verbs.alter import apply_each
 
 COMMENT = "comment"
 """The property that describes the table, as Spark and Flink have it."""
@@ -48,12 +49,7 @@ def altered(metadata: TableMetadata, changes: Sequence[alter.Change], table: str
     serve.
     """
     draft = _Draft(metadata, table)
-    for change in changes:
-        try:
-            draft.apply(change)
-        except LakebedError as error:
-            error.table = error.table or table
-            raise
+    apply_each(changes, draft.apply, table)
     return draft.checked()
 
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lakebed.errors import LakebedError, SchemaError, UnsupportedError, UsageError
+from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.alter.casts import check_cast
 from lakebed.formats.paimon.alter.columns import Edit, Fields, edited, inserted, path_of, place_of, retyped, with_field
@@ -30,6 +30,7 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.write.defaults import default_of
 from lakebed.kernel.options import option_text
 from lakebed.model import alter
+from lakebed.verbs.alter import apply_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,7 @@ def altered(schema: TableSchema, changes: Sequence[alter.Change], has_rows: bool
     Raises SchemaError and OptionError for what Paimon refuses, UnsupportedError for what lakebed does not serve.
     """
     draft = _Draft(schema, has_rows, table)
-    for change in changes:
-        try:
-            draft.apply(change)
-        except LakebedError as error:
-            error.table = error.table or table
-            raise
+    apply_each(changes, draft.apply, table)
     return draft.checked()
 
 
