@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 
@@ -18,7 +19,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, delete_files
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, manifests_of
@@ -134,6 +135,21 @@ def live_deletes(files: Files, metadata: TableMetadata, manifests: BySpec) -> It
     for of_spec in manifests.values():
         for entries in iter_entries(files, metadata, of_spec, columns):
             yield from delete_files(entries)
+
+
+def pruned_deletes(
+    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning, content: Content
+) -> Iterator[DeleteFile]:
+    """The live delete files of one kind, without deletion vectors, that pruning leaves."""
+    if snapshot is None:
+        return
+    _, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
+    for spec_id, manifests in delete_manifests.items():
+        for entries in iter_entries(files, metadata, manifests, (*COLUMNS, *STATS_USED)):
+            kept = pruning.entries(entries, metadata.specs[spec_id])
+            kept &= entries["content"].to_numpy() == content
+            kept &= pc.not_equal(entries["file_format"], "PUFFIN").to_numpy()
+            yield from delete_files(entries.filter(pa.array(kept)))
 
 
 def unpartitioned(metadata: TableMetadata) -> frozenset[int]:

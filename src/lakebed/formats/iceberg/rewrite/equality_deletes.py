@@ -15,23 +15,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
-from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files, stored_files
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, stored_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
 from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
-from lakebed.formats.iceberg.read.plan import chosen_entries, kept_manifests, live_deletes, unpartitioned
-from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
+from lakebed.formats.iceberg.read.plan import (
+    chosen_entries,
+    kept_manifests,
+    live_deletes,
+    pruned_deletes,
+    unpartitioned,
+)
+from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.task import live_positions, predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.new_deletes import NewDeletes, Replacement, remove_delete_files
@@ -96,7 +100,7 @@ class EqualityDeleteRewrite:
         snapshot = metadata.head(branch)
         context = ReadContext.of(metadata, delete_memory=delete_memory)
         pruning = Pruning(parse_where(where, predicate_schema(context)), metadata.schema)
-        found = sorted(_equality_deletes(files, metadata, snapshot, pruning), key=_age)
+        found = sorted(pruned_deletes(files, metadata, snapshot, pruning, Content.EQUALITY_DELETES), key=_age)
         chosen = found[: options[opt.MAX_FILES]]
         inputs = list(_inputs(files, metadata, snapshot, chosen)) if chosen and snapshot is not None else []
         granularity = options[GRANULARITY] or metadata.properties.get("write.delete.granularity", "partition")
@@ -131,7 +135,7 @@ class EqualityDeleteRewrite:
         """The data files in parts for one task each. Those whose deletes go into one file come together."""
         by_place: dict[object, list[FileTask]] = {}
         for task in self.inputs:
-            by_place.setdefault(task.data.path if writer.vectors else writer.place(task), []).append(task)
+            by_place.setdefault(writer.place(task), []).append(task)
         ordered = [task for group in by_place.values() for task in group]
         place = np.repeat(np.arange(len(by_place)), [len(group) for group in by_place.values()])
         sizes = np.array([task.data.size for task in ordered], np.int64)
@@ -147,20 +151,6 @@ def _age(delete: DeleteFile) -> tuple[int, str]:
 
 
 # ---- planning --------------------------------------------------------------------------------------------------------
-
-
-def _equality_deletes(
-    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning
-) -> Iterator[DeleteFile]:
-    """The live equality delete files that pruning leaves."""
-    if snapshot is None:
-        return
-    _, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
-    for spec_id, manifests in delete_manifests.items():
-        for entries in iter_entries(files, metadata, manifests, (*COLUMNS, *STATS_USED)):
-            kept = pruning.entries(entries, metadata.specs[spec_id])
-            kept &= entries["content"].to_numpy() == Content.EQUALITY_DELETES
-            yield from delete_files(entries.filter(pa.array(kept)))
 
 
 def _inputs(

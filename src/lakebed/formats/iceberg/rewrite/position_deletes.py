@@ -9,7 +9,7 @@ vector hides every position delete of its data file, so none may stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
-from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files
@@ -26,8 +25,8 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, unpartitioned
-from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
+from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, pruned_deletes, unpartitioned
+from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.new_deletes import Replacement
@@ -97,7 +96,7 @@ class PositionDeleteRewrite:
         pruning = Pruning(parse_where(where, predicate_schema(ReadContext.of(metadata))), metadata.schema)
         rules = _rules(options, metadata)
         granularity = options[GRANULARITY] or metadata.properties.get("write.delete.granularity", "partition")
-        deletes = list(_position_deletes(operations.files, metadata, snapshot, pruning))
+        deletes = list(pruned_deletes(operations.files, metadata, snapshot, pruning, Content.POSITION_DELETES))
         deletes, alone = _without_lone_files(deletes, rules, granularity)
         plan = plan_groups(_planner_table(deletes, metadata, rules), rules)
         plan = Plan(plan.groups, (*plan.skipped, *alone))
@@ -153,21 +152,6 @@ def _rules(options: Options, metadata: TableMetadata) -> opt.PlanRules:
         rewrite_all=options[opt.REWRITE_ALL] or metadata.format_version > 2,
         job_order=options[opt.JOB_ORDER],
     )
-
-
-def _position_deletes(
-    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning
-) -> Iterator[DeleteFile]:
-    """The live position delete files (no vectors) of the partitions that pruning leaves."""
-    if snapshot is None:
-        return
-    _, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
-    for spec_id, manifests in delete_manifests.items():
-        for entries in iter_entries(files, metadata, manifests, (*COLUMNS, *STATS_USED)):
-            kept = pruning.entries(entries, metadata.specs[spec_id])
-            content, formats = entries["content"].to_numpy(), np.array(entries["file_format"].to_pylist(), object)
-            kept &= (content == Content.POSITION_DELETES) & (formats != "PUFFIN")
-            yield from delete_files(entries.filter(pa.array(kept)))
 
 
 def _without_lone_files(
@@ -243,7 +227,9 @@ def _tasks(rewrite: PositionDeleteRewrite, snapshot: Snapshot) -> list[PositionD
     if metadata.format_version > 2:
         chosen = [delete for group in groups for delete in group]
         paths = {delete.path for delete in chosen}
-        every = list(_position_deletes(files, metadata, snapshot, Pruning(None, metadata.schema)))
+        every = list(
+            pruned_deletes(files, metadata, snapshot, Pruning(None, metadata.schema), Content.POSITION_DELETES)
+        )
         (data_files,) = _inputs(files, metadata, snapshot, [every])
         inputs = [file for file in data_files if any(delete.path in paths for delete in file.deletes)]
         return [
