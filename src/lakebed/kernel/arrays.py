@@ -39,7 +39,7 @@ def from_numpy(values: AnyArray, nulls: Bools | None = None) -> pa.Array:
 
 def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values as an Arrow array of a type, None for null: whole numbers, truth values, texts, binaries, and lists of
-    them. Other types are left to `pyarrow.array`."""
+    them. Other types are left to `pyarrow.array`. OverflowError for what one array cannot hold."""
     nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
     valid = _bits(~nulls) if nulls.any() else None
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -50,8 +50,9 @@ def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     parts = [() if value is None else value for value in values]
     if pa.types.is_list(kind):
+        offsets = _offsets(parts)
         inner = from_values([item for part in parts for item in part], kind.value_type)
-        return _array(kind, len(values), _offsets(parts), valid, children=[inner])
+        return _array(kind, len(values), offsets, valid, children=[inner])
     texts = [part.encode() if isinstance(part, str) else bytes(part) for part in parts]
     return _array(kind, len(values), _offsets(texts), valid, b"".join(texts))
 
@@ -83,7 +84,10 @@ def _bits(flags: Bools) -> UInt8s:
 
 
 def _offsets(parts: Sequence[Any]) -> Int32s:
-    return np.cumsum([0, *map(len, parts)]).astype(np.int32)
+    ends = np.cumsum([0, *map(len, parts)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise OverflowError(f"{len(parts)} values of {ends[-1]} bytes or items do not fit one Arrow array")
+    return ends.astype(np.int32)
 
 
 def _array(

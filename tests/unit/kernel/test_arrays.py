@@ -61,6 +61,8 @@ def test_values_are_those_that_pyarrow_makes(values: list[Any], kind: pa.DataTyp
 def test_a_value_that_a_column_cannot_have_is_refused() -> None:
     with pytest.raises(OverflowError):
         from_values([300], pa.int8())
+    with pytest.raises(OverflowError, match="do not fit one Arrow array"):
+        from_values([range(2**31)], pa.list_(pa.null()))
 
 
 OTHERS = [
