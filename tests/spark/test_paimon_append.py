@@ -6,8 +6,9 @@ The bytes of a partition decide its number of files at any parallelism, and the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from lakebed.formats.paimon.layout import STAGING_FOLDER
 from lakebed.formats.paimon.write.file_maker import greatest_size
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
+from lakebed.model.upkeep import RewriteResult
 from tests.spark.tables import ORDERS, as_bag
 
 TARGET = 80_000
@@ -113,3 +115,27 @@ def test_a_write_whose_task_fails_shows_nothing(spark: SparkSession, tmp_path: P
         lakebed.spark.write(broken, table.location)
     assert table.history() == []
     assert list(Path(table.location).rglob("data-*")) == []
+
+
+def test_many_tables_are_compacted_as_one_job(spark: SparkSession, tmp_path: Path) -> None:
+    maps: list[list[tuple[str, str]]] = []
+
+    class Counting(lakebed.spark.SparkEngine):
+        def map(self, fn: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+            given = [*tasks]
+            maps.append([(task.table.database, task.table.table) for _, task in given])
+            return super().map(fn, given)
+
+    schema = pa.schema([("id", pa.int64())])
+    names = ("a.db/s", "a.db/t", "b.db/t")
+    for place, name in enumerate(names):
+        table = lakebed.create(tmp_path / name, "paimon", schema, options={"compaction.min.file-num": "2"})
+        for number in range(place + 2):
+            table.write(pa.table({"id": [number]}, schema=schema))
+    results = lakebed.together(
+        names, lambda name, engine: lakebed.open(tmp_path / name).rewrite(engine=engine), Counting(spark)
+    )
+    assert [sorted(tables) for tables in maps] == [[("a", "s"), ("a", "t"), ("b", "t")]]
+    for place, (name, result) in enumerate(zip(names, results, strict=True)):
+        assert isinstance(result, RewriteResult) and (result.files_before, result.files_after) == (place + 2, 1)
+        assert lakebed.open(tmp_path / name).read().read_all()["id"].to_pylist() == [*range(place + 2)]

@@ -36,7 +36,7 @@ def together(items: Iterable[T], act: Callable[[T, Engine], R], engine: Engine |
     waiting = list(items)
     for start in range(0, len(waiting), _AT_ONCE):
         part = waiting[start : start + _AT_ONCE]
-        shared = _SharedEngine(engine or LocalEngine(), len(part))
+        shared = SharedEngine(engine or LocalEngine(), len(part))
         with ThreadPoolExecutor(len(part), thread_name_prefix="lakebed-verb") as pool:
             results += pool.map(lambda item, shared=shared: shared.run(act, item), part)
     return results
@@ -79,8 +79,11 @@ class _EachItsOwn:
 
 
 @dataclass(slots=True)
-class _SharedEngine:
-    """The engine of verbs that are under way at the same time. `running` of them do not wait for results."""
+class SharedEngine:
+    """The engine of verbs that are under way at the same time. `running` of them do not wait for results.
+
+    A verb that gets one knows that its tasks go side by side with those of other tables.
+    """
 
     inner: Engine
     running: int

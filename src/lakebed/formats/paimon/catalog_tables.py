@@ -22,13 +22,12 @@ from lakebed.formats.paimon.catalog.settings import (
     METASTORE,
     PREFIX,
     Settings,
-    TableName,
     database_name,
     settings_of,
     table_name,
 )
 from lakebed.formats.paimon.definition import new_schema
-from lakebed.formats.paimon.layout import MAIN_BRANCH
+from lakebed.formats.paimon.layout import MAIN_BRANCH, TableName
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.commit.afterwards import afterwards
@@ -58,7 +57,7 @@ class CatalogTable(PaimonTable):
         table = cls(open_store(entry.location, credentials=entry.credentials), options)
         table._name, table._registry, table._entry = name, registry, entry
         table._history.publisher, table._history.reporter = entry.publisher, entry.reporter
-        table._history.lock = entry.lock or nullcontext
+        table._history.lock, table._history.name = entry.lock or nullcontext, name
         return table
 
     def alter(self, changes: Change | Sequence[Change], dry_run: bool = False) -> AlterResult:

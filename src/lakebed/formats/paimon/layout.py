@@ -10,6 +10,7 @@ import itertools
 import re
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
@@ -89,6 +90,29 @@ def partition_level(name: str, text: str) -> str:
 
 def _escape(text: str) -> str:
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """`database.table`, as a catalog knows a table. A table that was opened by its path has it by its folders."""
+
+    database: str
+    table: str
+
+    @classmethod
+    def of_folder(cls, location: str) -> TableName:
+        """The name of the table at WAREHOUSE/DATABASE.db/TABLE."""
+        *_, database, table = ["", "", *location.rstrip("/").split("/")]
+        return cls(database.removesuffix(".db"), table)
+
+    def on_branch(self, branch: str) -> TableName:
+        """The name of a branch of the table."""
+        return self if branch in ("", MAIN_BRANCH) else TableName(self.database, f"{self.table}$branch_{branch}")
+
+    @property
+    def text(self) -> str:
+        """The two names with a dot."""
+        return f"{self.database}.{self.table}"
 
 
 class NameFactory:

@@ -15,7 +15,7 @@ from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
 from lakebed.formats.paimon.instants import iso_time, milliseconds
-from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, named, numbered, schema_path, tag_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, TableName, branch_prefix, named, numbered, schema_path, tag_path
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFiles
 from lakebed.kernel.again import LOOKS
 from lakebed.kernel.decoding import RESTORE, decoding
@@ -63,6 +63,7 @@ class History:
 
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
+        self.name = TableName.of_folder(store.location)
         self.publisher: Publisher | None = None
         self.lock: Lock = nullcontext
         self.reporter: Reporter | None = None
@@ -74,6 +75,7 @@ class History:
         """The history of another branch."""
         other = History(self.store, branch)
         other.publisher, other.lock, other.reporter = self.publisher, self.lock, self.reporter
+        other.name = self.name
         return other
 
     # ---- schemas ----

@@ -14,6 +14,7 @@ from typing import Any
 from lakebed.errors import TableNotFoundError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.catalog import settings
+from lakebed.formats.paimon.layout import TableName
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
@@ -87,8 +88,8 @@ def _location(options: Mapping[str, str]) -> str | None:
     given = {key.lower(): text for key, text in options.items()}
     if not given.get("catalog"):
         return None
-    *_, database, table = ["", "", *given.get("path", "").rstrip("/").split("/")]
-    name = [given.get("database") or database.removesuffix(".db"), given.get("table") or table]
+    of_path = TableName.of_folder(given.get("path", ""))
+    name = [given.get("database") or of_path.database, given.get("table") or of_path.table]
     if not all(name):
         raise UsageError(
             "the key catalog names no table", todo='Add .option("database", ...) and .option("table", ...), or a path'

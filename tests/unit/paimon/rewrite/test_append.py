@@ -1,6 +1,7 @@
 """Compaction of tables without a primary key: what is packed, sorted, moved into other buckets, and what is left."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,9 +11,20 @@ import pytest
 import lakebed
 from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
+from lakebed.formats.paimon.commit.serializers import (
+    MULTI_TABLE_TASK_VERSION,
+    MultiTableCompactTask,
+    deserialize_multi_table_task,
+)
+from lakebed.formats.paimon.layout import TableName
 from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.options import table_options
+from lakebed.formats.paimon.rewrite.append_task import AppendCompactor, AppendTask
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.formats.paimon.write.options import WriteOptions
+from lakebed.kernel.engine import Engine
+from lakebed.model.upkeep import RewriteResult
 
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.string()), ("v", pa.string())])
 Row = tuple[Any, ...]
@@ -149,6 +161,63 @@ def test_tasks_travel(tmp_path: Path) -> None:
     table = create(tmp_path)
     assert table.rewrite(engine=Elsewhere()).files_after == 1
     assert len(contents(table)) == 20
+
+
+def test_tasks_of_many_tables_travel_with_their_names(tmp_path: Path) -> None:
+    """As the tasks of Paimon's combined compaction, in one map, and with one commit per table."""
+    sent: list[MultiTableCompactTask] = []
+
+    class Cluster:
+        parallelism = 2
+
+        def map(self, fn: Any, tasks: Any) -> Any:
+            for number, task in tasks:
+                if isinstance(task, AppendTask):
+                    data = cast(tuple[Any, ...], task.__reduce__())[1][0]
+                    sent.append(deserialize_multi_table_task(MULTI_TABLE_TASK_VERSION, data))
+                yield pickle.loads(pickle.dumps(fn))(pickle.loads(pickle.dumps((number, task))))
+
+    settings = {"lakebed.catalog.metastore": "filesystem", "lakebed.catalog.warehouse": str(tmp_path / "lake")}
+    first, second = create(tmp_path / "a.db"), create(tmp_path / "b.db")
+    second.write(rows(range(3), "b"), options={"compaction.min.file-num": "9"})
+    keyed_table = lakebed.create(tmp_path / "a.db" / "keyed", "paimon", KEYED, ["k", "p"], ["p"], {"bucket": "1"})
+    keyed_table.write(keyed(range(3), "a", "x"))
+    named = lakebed.create("shop:sales.orders", "paimon", SCHEMA, (), ["p"], settings)
+    for number in range(5):
+        named.write(rows(range(number + 1)))
+    first.tag("t")
+    first.branch("dev", "tag:t")
+    locations = [str(tmp_path / "a.db" / "t"), second.location, "shop:sales.orders", keyed_table.location]
+
+    def act(place: tuple[str, str], engine: Engine) -> RewriteResult:
+        location, branch = place
+        return lakebed.open(location, settings | {"branch": branch}).rewrite(engine=engine)
+
+    results = lakebed.together([(location, "main") for location in locations], act, Cluster())
+    assert [cast(RewriteResult, result).files_before for result in results] == [5, 5, 5, 1]
+    assert sorted((task.database, task.table, len(task.task.compact_before)) for task in sent) == [
+        ("a", "t", 5), ("b", "t", 5), ("sales", "orders", 5),
+    ]  # fmt: skip
+    for location, count in zip(locations, (20, 23, 15, 3), strict=True):
+        table = lakebed.open(location, settings)
+        assert table.history()[-1].action == "compact" and len(contents(table)) == count
+        assert sum(instant.action == "compact" for instant in table.history()) == 1
+
+    sent.clear()
+    (result,) = lakebed.together([(locations[0], "dev")], act, Cluster())
+    assert cast(RewriteResult, result).files_before == 5
+    assert [(task.database, task.table) for task in sent] == [("a", "t$branch_dev")]
+    assert lakebed.open(locations[0], {"branch": "dev"}).history()[-1].action == "compact"
+
+    # a task that reaches the worker of another table ends there
+    history, other = History(first.store), History(second.store)
+    schema = history.latest_schema()
+    options = WriteOptions.of(schema, table_options(schema.options))
+    task = replace(AppendTask(sent[0].task, 0, -1, "p=a/bucket-0"), table=TableName("a", "t"))
+    before = sorted(path.name for path in Path(second.location).rglob("*"))
+    with pytest.raises(UsageError, match=r"compacts the table a\.t"):
+        AppendCompactor(other, schema, options)(task)
+    assert sorted(path.name for path in Path(second.location).rglob("*")) == before
 
 
 # ---- another number of buckets ----

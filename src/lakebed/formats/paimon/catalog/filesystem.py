@@ -10,9 +10,9 @@ import os
 
 from lakebed.errors import CommitUnknownError, TableNotFoundError
 from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
-from lakebed.formats.paimon.catalog.settings import WAREHOUSE, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import WAREHOUSE, Settings
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
-from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, TableName, schema_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.files.credentials import credentials_from

@@ -37,10 +37,9 @@ from lakebed.formats.paimon.catalog.settings import (
     TABLE_TYPE,
     WAREHOUSE,
     Settings,
-    TableName,
 )
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
-from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, TableName, schema_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.files.credentials import credentials_from

@@ -16,11 +16,11 @@ from typing import Any
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.paimon.catalog.metastore import Metastore
 from lakebed.formats.paimon.catalog.reported import partition_texts
-from lakebed.formats.paimon.catalog.settings import CASCADE, LOCATION_IN_PROPERTIES, SYNC_ALL, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import CASCADE, LOCATION_IN_PROPERTIES, SYNC_ALL, Settings
 from lakebed.formats.paimon.codec.hive_types import hive_type
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.layout import partition_level
+from lakebed.formats.paimon.layout import TableName, partition_level
 from lakebed.kernel import clock
 from lakebed.kernel.files import parse_location
 

@@ -15,8 +15,9 @@ from lakebed.errors import StorageError, UnsupportedError, first_line
 from lakebed.formats.paimon.catalog.filesystem import FileSystemRegistry, drop_files
 from lakebed.formats.paimon.catalog.jdbc_lock import JdbcLock
 from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
-from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, URI, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, URI, Settings
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.layout import TableName
 
 _START = "jdbc:sqlite:"
 _NAMES = {"mysql": "MySQL", "mariadb": "MariaDB", "postgresql": "PostgreSQL"}

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakebed.errors import NotWrittenError, StorageError
-from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, LOCK_SLEEP, LOCK_TIMEOUT, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import CATALOG_KEY, LOCK_SLEEP, LOCK_TIMEOUT, Settings
+from lakebed.formats.paimon.layout import TableName
 from lakebed.kernel import clock
 
 _LAYOUT = (

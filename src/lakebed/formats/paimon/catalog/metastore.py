@@ -24,7 +24,8 @@ from lakebed.errors import (
     UsageError,
     first_line,
 )
-from lakebed.formats.paimon.catalog.settings import LOCK_SLEEP, LOCK_TIMEOUT, PREFIX, URI, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import LOCK_SLEEP, LOCK_TIMEOUT, PREFIX, URI, Settings
+from lakebed.formats.paimon.layout import TableName
 from lakebed.kernel import clock
 
 _CLIENT = (

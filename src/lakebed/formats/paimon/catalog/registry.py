@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
-from lakebed.formats.paimon.catalog.settings import TableName
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.layout import TableName
 from lakebed.formats.paimon.snapshot import Lock, Publisher, Reporter
 from lakebed.kernel.files.credentials import Credentials
 

@@ -15,11 +15,11 @@ from lakebed.errors import NotWrittenError, RetryableError, StorageError, Unsupp
 from lakebed.formats.paimon.catalog.registry import Entry, no_database, no_table, not_empty, refuse_place, table_exists
 from lakebed.formats.paimon.catalog.reported import statistics_of
 from lakebed.formats.paimon.catalog.server import Refusal, Server
-from lakebed.formats.paimon.catalog.settings import DATA_TOKEN, Settings, TableName
+from lakebed.formats.paimon.catalog.settings import DATA_TOKEN, Settings
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
-from lakebed.formats.paimon.layout import MAIN_BRANCH
+from lakebed.formats.paimon.layout import MAIN_BRANCH, TableName
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.files.credentials import KEYS_END, credentials_from
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError, UsageError
+from lakebed.formats.paimon.layout import TableName
 from lakebed.kernel.options import Option, OptionSet, boolean, duration_ms, one_of
 from lakebed.redaction import keep_secret, names_secret
 
@@ -113,19 +114,6 @@ class Settings:
         """Options that new tables get, from the settings `table-default.*`."""
         start = "table-default."
         return {key.removeprefix(start): text for key, text in self.texts.items() if key.startswith(start)}
-
-
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """`database.table`."""
-
-    database: str
-    table: str
-
-    @property
-    def text(self) -> str:
-        """The two names with a dot."""
-        return f"{self.database}.{self.table}"
 
 
 def is_configured(name: str, options: Mapping[str, str]) -> bool:

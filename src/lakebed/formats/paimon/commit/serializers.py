@@ -4,8 +4,8 @@ Rules: Paimon's CommitMessageSerializer (version 10), AppendCompactTaskSerialize
 MultiTableCompactionTaskSerializer (version 1). The version stands outside the bytes; any other version is refused,
 since its layout differs. Numbers around the rows are big-endian.
 
-Compactions of append tables carry their tasks to workers in this form. The others are for jobs that share the work with
-Paimon's own.
+Compactions of append tables carry their tasks to workers in this form, those of many tables at once with the names of
+the tables. Commit messages are for jobs that share the work with Paimon's own.
 """
 
 from __future__ import annotations

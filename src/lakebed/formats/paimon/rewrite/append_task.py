@@ -1,18 +1,21 @@
 """The task of a compaction of a table without a primary key: files of one bucket put one after the other, or sorted.
 
 Rules: Paimon's AppendCompactTask and BaseAppendFileStoreWrite.compactRewrite. What to compact travels to the engine's
-workers in Paimon's own form, version 2. Deletion vectors are applied, and the index files that had them are replaced by
-one with the vectors of the files that stay. Where rows are tracked, the files carry their ids and sequence numbers.
+workers in Paimon's own form: of one table as AppendCompactTask, version 2; of many tables at once with the name of its
+table as MultiTableAppendCompactTask, version 1, which a worker of another table refuses. Deletion vectors are applied,
+and the index files that had them are replaced by one with the vectors of the files that stay. Where rows are tracked,
+the files carry their ids and sequence numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakebed.errors import UsageError
 from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon.codec.manifest import SOURCE_COMPACT, DataFileMeta, IndexManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -20,11 +23,15 @@ from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.serializers import (
     APPEND_TASK_VERSION,
+    MULTI_TABLE_TASK_VERSION,
     AppendCompactTask,
+    MultiTableCompactTask,
     deserialize_append_task,
+    deserialize_multi_table_task,
     serialize_append_task,
+    serialize_multi_table_task,
 )
-from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.layout import NameFactory, TableName
 from lakebed.formats.paimon.read.row_tracking import TRACKING_COLUMNS, with_tracking
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
@@ -37,7 +44,8 @@ from lakebed.kernel.sorting import Keys, sorted_batches
 
 @dataclass(frozen=True, slots=True)
 class AppendTask:
-    """What one task compacts. It travels as an AppendCompactTask of version 2 and what that leaves out.
+    """What one task compacts. It travels as an AppendCompactTask of version 2 and what that leaves out. With the name
+    of its `table` it is a task among those of many tables, and travels as a MultiTableCompactTask of version 1.
 
     `indexes` are the index files with deletion vectors of the files; `staying` are other files that have vectors there,
     and `deletions` has the vectors of all of them. `known` names the index files of the bucket at the time of the plan,
@@ -52,28 +60,54 @@ class AppendTask:
     indexes: tuple[IndexManifestEntry, ...] = ()
     staying: tuple[DataFileMeta, ...] = ()
     known: frozenset[str] | None = None
+    table: TableName | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        rest = (getattr(self, item.name) for item in fields(self)[1:])
-        return _received, (serialize_append_task(self.task), *rest)
+        rest = (getattr(self, item.name) for item in fields(self)[1:-1])
+        if self.table is None:
+            return _received, (serialize_append_task(self.task), *rest)
+        named = MultiTableCompactTask(self.task, self.table.database, self.table.table)
+        return _received_among_many, (serialize_multi_table_task(named), *rest)
 
 
 def _received(data: bytes, *rest: Any) -> AppendTask:
     return AppendTask(deserialize_append_task(APPEND_TASK_VERSION, data), *rest)
 
 
+def _received_among_many(data: bytes, *rest: Any) -> AppendTask:
+    named = deserialize_multi_table_task(MULTI_TABLE_TASK_VERSION, data)
+    values = *rest, TableName(named.database, named.table)
+    return AppendTask(named.task, *values)
+
+
 @dataclass(frozen=True, slots=True)
 class AppendCompactor:
-    """Compacts files of one table. With an `order` their rows are sorted. Picklable."""
+    """Compacts files of one branch of a table. With an `order` their rows are sorted. Picklable."""
 
     history: History
     schema: TableSchema
     options: WriteOptions
     order: Keys | None = None
 
+    @property
+    def table(self) -> TableName:
+        """The table's name, and that of its branch, as tasks of many tables have it."""
+        return self.history.name.on_branch(self.history.branch)
+
+    def among_many(self, tasks: Iterable[AppendTask]) -> tuple[AppendTask, ...]:
+        """These tasks with the table's name, for a map that has the tasks of other tables too."""
+        return tuple(replace(task, table=self.table) for task in tasks)
+
     def __call__(self, task: AppendTask) -> PaimonMessage:
-        """Compact the files of a task. What it wrote is removed when it fails."""
+        """Compact the files of a task. What it wrote is removed when it fails. UsageError for another table's task."""
         store = self.history.store
+        if task.table not in (None, self.table):
+            raise UsageError(
+                f"this task compacts the table {task.table.text}",
+                table=store.location,
+                why=f"this worker compacts {self.table.text}",
+                todo="Give it to the worker of its own table",
+            )
         given = task.task
         files = given.compact_before
         done = PaimonMessage(

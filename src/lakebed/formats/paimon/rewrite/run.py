@@ -38,6 +38,7 @@ from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where
+from lakebed.kernel.shared_engine import SharedEngine
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import RewriteResult
 
@@ -81,6 +82,8 @@ def rewrite_files(
         if not schema.primary_keys:
             append = AppendCompactor(history, schema, write_options, order)
             packed = plan_append_compaction(append, latest, where, minor)
+            if isinstance(engine, SharedEngine):
+                packed = replace(packed, tasks=append.among_many(packed.tasks))
             return Compaction(history, schema, options, user, append, packed)
         compactor = BucketCompactor.of(history, CompactionRules.of(schema, write_options))
         plan = plan_compaction(compactor, latest, where, minor)
