@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,14 +146,15 @@ class StoreServer:
         self,
         call: Callable[..., Any],
         prepare: Callable[[], Any] | None = None,
-        tries: int = 3,
+        tries: int = 5,
         enough: int | None = None,
         requests: int | None = None,
     ) -> Counted:
-        """What a call asks of the store: the run of several that waited least, since noise only adds to that.
+        """What a call asks of the store: the run of several that asked least, since noise only adds to that.
 
         `prepare` makes the argument of each run, and is not counted. A run of at most `enough` steps, and at most
-        `requests` requests where that is given, is the last: a busy machine also makes clients ask twice.
+        `requests` requests where that is given, is the last, unless it made a request again before that was answered: so
+        do clients that have waited too long on a busy machine. `steps` are the fewest of any run.
         """
         best: Counted | None = None
         for _ in range(tries):
@@ -166,9 +167,12 @@ class StoreServer:
             finally:
                 self.set(Settings())
             counted = counted_of(result, log)
-            if best is None or (counted.steps, counted.requests) < (best.steps, best.requests):
+            steps = min(counted.steps, best.steps if best else counted.steps)
+            if best is None or (_repeats(log), counted.requests) < (_repeats(best.log), best.requests):
                 best = counted
-            if enough is not None and best.steps <= enough and best.requests <= (requests or best.requests):
+            best = replace(best, steps=steps)
+            few = best.requests <= requests if requests is not None else not _repeats(best.log)
+            if enough is not None and steps <= enough and few:
                 break
         assert best is not None
         return best
@@ -197,6 +201,17 @@ def kind_of(entry: Entry) -> str:
     if re.search(r"(^|&)uploads?(Id)?(=|&|$)", query):
         return "PART" if entry.method == "PUT" else "UPLOAD"
     return "GETr" if entry.method == "GET" and entry.range else entry.method
+
+
+def _repeats(log: Sequence[Entry]) -> int:
+    """The number of requests that were made again before they were answered."""
+    ends: dict[tuple[str, str, str], float] = {}
+    repeats = 0
+    for entry in log:
+        key = (entry.method, entry.target, entry.range)
+        repeats += entry.began < ends.get(key, 0.0)
+        ends[key] = max(entry.ended, ends.get(key, 0.0))
+    return repeats
 
 
 def _steps(log: Sequence[Entry]) -> int:
