@@ -153,8 +153,8 @@ class StoreServer:
         """What a call asks of the store: the run of several that asked least, since noise only adds to that.
 
         `prepare` makes the argument of each run, and is not counted. A run of at most `enough` steps, and at most
-        `requests` requests where that is given, is the last, unless it made a request again before that was answered: so
-        do clients that have waited too long on a busy machine. `steps` are the fewest of any run.
+        `requests` requests where that is given, is the last, unless it made a request again before that was answered:
+        so do clients that have waited too long on a busy machine. `steps` are the fewest of any run.
         """
         best: Counted | None = None
         for _ in range(tries):
