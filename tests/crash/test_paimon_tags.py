@@ -74,6 +74,40 @@ def test_a_removal_that_dies_is_finished_later(copies: Callable[[], Store]) -> N
             assert rows(store.real, tag) == wanted
 
 
+def test_a_move_that_dies_is_finished_later(copies: Callable[[], Store]) -> None:
+    def move(store: Store) -> None:
+        lakebed.open(store).tag("b", replace=True)
+
+    whole = FaultyStore(copies())
+    move(whole)
+    left, calls = all_files(whole.real), len(whole.changes)
+    assert rows(whole.real, "b") == [2, 3] and left < all_files(copies())
+    for kind, at in itertools.product((Kind.CRASH_BEFORE, Kind.CRASH_AFTER), range(1, calls + 1)):
+        store = FaultyStore(copies(), Fault(at, kind, CHANGES))
+        with suppress(Crash, ValueError):
+            move(store)
+        assert rows(store.real, "b") in ([0, 1], [2, 3])
+        move(store.real)
+        lakebed.open(store.real).expire()
+        assert all_files(store.real) == left, f"{kind} at call {at}"
+        for tag, wanted in {"a": [0], "2023-11-14 21": [2], "newest": [2, 3]}.items():
+            assert rows(store.real, tag) == wanted
+
+
+def test_a_rename_that_dies_is_finished_later(copies: Callable[[], Store]) -> None:
+    whole = FaultyStore(copies())
+    lakebed.open(whole).rename_tag("b", "c")
+    left, calls = all_files(whole.real), len(whole.changes)
+    for kind, at in itertools.product((Kind.CRASH_BEFORE, Kind.CRASH_AFTER), range(1, calls + 1)):
+        store = FaultyStore(copies(), Fault(at, kind, CHANGES))
+        with suppress(Crash, ValueError):
+            lakebed.open(store).rename_tag("b", "c")
+        assert {rows(store.real, name) == [0, 1] for name in names(store.real) if name in "bc"} == {True}
+        if "b" in names(store.real):
+            lakebed.open(store.real).rename_tag("b", "c")
+        assert rows(store.real, "c") == [0, 1] and all_files(store.real) == left, f"{kind} at call {at}"
+
+
 def test_the_next_commit_makes_the_tag_of_one_that_died(copies: Callable[[], Store]) -> None:
     def commit(store: Store) -> None:
         lakebed.open(store, AUTOMATIC).write(pa.table({"id": [9], "v": ["y"]}))

@@ -2,6 +2,7 @@
 and removes the other's, and goes on after the other's rollback."""
 
 import datetime
+import json
 import random
 import shutil
 from contextlib import suppress
@@ -60,6 +61,35 @@ def test_the_same_snapshots_get_the_same_tags(case: str, mode: str, tmp_path: Pa
     assert len(ours) > 2
     paimon_jvm.tell("automatic", folder, *(f"{key}={value}" for key, value in options.items()))
     assert paimon_jvm.tell("tags", folder) == ours
+
+
+def test_each_engine_moves_and_renames_the_others_tags(
+    tmp_path: Path, paimon_jvm: PaimonJvm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "moment", lambda: datetime.datetime.now(datetime.UTC).replace(tzinfo=None))
+    folder = tmp_path / "db.db" / "ours"
+    options = {"bucket": "1", "tag.default-time-retained": "1 d"}
+    table = lakebed.create(folder, "paimon", SCHEMA, ["id"], options=options)
+    for number in range(3):
+        table.write(pa.table({"id": [number], "v": ["x"]}, SCHEMA))
+    table.tag("a", 1)
+    paimon_jvm.tell("tag", folder, "b", 1)
+    theirs = shutil.copytree(folder, tmp_path / "db.db" / "theirs")
+    for name, to, lives in (("a", 2, None), ("b", 3, "7 d"), ("b", 2, "1 h")):
+        table.tag(name, to, lives, replace=True)
+        millis = () if lives is None else ({"7 d": 7 * 24 * 3_600_000, "1 h": 3_600_000}[lives],)
+        paimon_jvm.tell("retag", theirs, name, to, *millis)
+        assert paimon_jvm.tell("tags", folder) == paimon_jvm.tell("tags", theirs)
+    one, other = (json.loads((place / "tag" / "tag-a").read_bytes()) for place in (folder, theirs))
+    assert one == other
+    table.rename_tag("a", "c")
+    paimon_jvm.tell("nametag", theirs, "a", "c")
+    paimon_jvm.tell("nametag", folder, "b", "d")
+    lakebed.open(theirs).rename_tag("b", "d")
+    assert paimon_jvm.tell("tags", folder) == paimon_jvm.tell("tags", theirs)
+    assert {ref.name: ref.instant for ref in table.refs() if ref.kind == "tag"} == {"c": "2", "d": "2"}
+    for place in (folder, theirs):
+        assert lakebed.open(place).read(as_of="tag:d").read_all()["id"].to_pylist() == [0, 1]
 
 
 def test_each_engine_ends_the_others_tags(

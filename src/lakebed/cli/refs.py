@@ -15,7 +15,9 @@ from lakebed.errors import UnsupportedError
 from lakebed.model.refs import RefResult
 
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete it.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Iceberg: move it, if it is there already.")]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Iceberg, and tags of Paimon: move it, if it is there already.")
+]
 RefDryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Iceberg: show what would change, and change nothing.")
 ]
@@ -44,8 +46,14 @@ def show(table: lakebed.Table, kind: str, as_json: bool) -> None:
 def iceberg_only(table: lakebed.Table, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a verb that were given, of those that only Iceberg tables have. UnsupportedError for another
     format's table."""
+    return only_of(table, given, "iceberg")
+
+
+def only_of(table: lakebed.Table, given: Mapping[str, Any], *formats: str) -> dict[str, Any]:
+    """The arguments of a verb that were given, of those that only tables of some formats have. UnsupportedError for
+    another format's table."""
     used = {name: value for name, value in given.items() if value}
-    if used and table.format != "iceberg":
+    if used and table.format not in formats:
         option = "--" + next(iter(used)).replace("_", "-").replace("options", "retain")
         raise UnsupportedError(
             f"{table.format} tables have no {option} here", table=table.location, todo="Leave it out"

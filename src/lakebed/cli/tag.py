@@ -1,4 +1,4 @@
-"""`lakebed tag TABLE [NAME]`: list, make and delete the tags of a table."""
+"""`lakebed tag TABLE [NAME]`: list, make, move, rename and delete the tags of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
-from lakebed.cli.refs import DeleteOption, RefDryRunOption, ReplaceOption, iceberg_only, report, show
+from lakebed.cli.refs import DeleteOption, RefDryRunOption, ReplaceOption, iceberg_only, only_of, report, show
 from lakebed.errors import UsageError
 
 
@@ -22,26 +22,31 @@ def tag(
     ] = None,
     delete: DeleteOption = False,
     replace: ReplaceOption = False,
+    rename: Annotated[str | None, typer.Option("--rename", metavar="NEW", help="Paimon: give it another name.")] = None,
     dry_run: RefDryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """List a table's tags (Hudi: savepoints), or make or delete one."""
+    """List a table's tags (Hudi: savepoints), or make, move, rename or delete one."""
     given = {"--at": at is not None, "--time-retained": time_retained is not None, "--replace": replace,
-             "--delete": delete}  # fmt: skip
+             "--rename": rename is not None, "--delete": delete}  # fmt: skip
     used = [word for word, is_given in given.items() if is_given]
     if name is None and used:
         raise UsageError(f"{used[0]} needs the name of a tag", todo="Give it after the table")
-    if delete and len(used) > 1:
-        raise UsageError(f"{used[0]} and --delete are given together", todo="Leave one of them out")
+    if used[-1:] in (["--delete"], ["--rename"]) and len(used) > 1:
+        raise UsageError(f"{used[0]} and {used[-1]} are given together", todo="Leave one of them out")
     opened = lakebed.open(table, output.parse_options(option or []))
     if name is None:
         show(opened, "tag", json)
     elif delete:
         result = opened.delete_tag(name, **iceberg_only(opened, {"dry_run": dry_run}))
         report(opened, "tag", name, "deleted", json, result)
+    elif rename is not None:
+        iceberg_only(opened, {"dry_run": dry_run})
+        result = opened.rename_tag(name, rename)
+        report(opened, "tag", name, f"renamed to {rename!r}", json, result)
     else:
-        own = iceberg_only(opened, {"replace": replace, "dry_run": dry_run})
+        own = only_of(opened, {"replace": replace}, "iceberg", "paimon") | iceberg_only(opened, {"dry_run": dry_run})
         result = opened.tag(name, output.parse_position(at), time_retained, **own)
         report(opened, "tag", name, "made", json, result)

@@ -263,6 +263,10 @@ class Table(ABC):
         `time_retained` is how long the tag lives; None: as the table says."""
         raise self._lacks("tags")
 
+    def rename_tag(self, name: str, to: str) -> RefResult | None:
+        """Give a tag another name (Paimon)."""
+        raise self._lacks("renamed tags")
+
     def delete_tag(self, name: str) -> RefResult | None:
         """Remove a tag. NotInHistoryError when there is none of that name."""
         raise self._lacks("tags")

@@ -37,7 +37,7 @@ import org.apache.paimon.utils.Pair;
  * What the reference engine does to a table beside reading and writing it: the commands of {@link PaimonPeer} that it does not know itself.
  *
  * <p>`count TABLE`: the number of rows, each of which is read. `at TABLE SNAPSHOT|TAG`: rows as `dump` has them. `tracked TABLE`: those with their ids and sequence numbers. `compact TABLE IDENTIFIER`: every bucket whole. `overwrite TABLE TSV`: the partitions of
- * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP [CHANGELOGS]`: so many snapshots stay, and so many changelogs.
+ * the rows. `tag TABLE NAME [SNAPSHOT]`, `untag TABLE NAME`, `retag TABLE NAME SNAPSHOT [MILLIS]`, `nametag TABLE NAME TO`. `rollback TABLE TAG|SNAPSHOT`. `expire TABLE KEEP [CHANGELOGS]`: so many snapshots stay, and so many changelogs.
  * `alter TABLE add|retype COLUMN TYPE`, `alter TABLE drop COLUMN`, `alter TABLE rename COLUMN NAME`, `alter TABLE move COLUMN AFTER` (`first`: before all),
  * `alter TABLE option KEY VALUE`. `branch TABLE NAME TAG`, `forward TABLE NAME`, `unbranch TABLE NAME`. `orphans TABLE list|remove`: files that nothing names,
  * each {"orphan": path}.
@@ -57,6 +57,8 @@ final class PaimonUpkeep {
       case "overwrite": overwrite(table, io, words[2]); break;
       case "tag": if (words.length > 3) table.createTag(words[2], Long.parseLong(words[3])); else table.createTag(words[2]); break;
       case "untag": table.deleteTag(words[2]); break;
+      case "retag": table.replaceTag(words[2], Long.valueOf(words[3]), words.length > 4 ? Duration.ofMillis(Long.parseLong(words[4])) : null); break;
+      case "nametag": table.renameTag(words[2], words[3]); break;
       case "rollback": if (words[2].matches("\\d+")) table.rollbackTo(Long.parseLong(words[2])); else table.rollbackTo(words[2]); break;
       case "expire": expire(table, Integer.parseInt(words[2]), words.length > 3 ? Integer.valueOf(words[3]) : null); break;
       case "alter": new SchemaManager(table.fileIO(), table.location()).commitChanges(change(words)); break;

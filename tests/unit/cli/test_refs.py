@@ -108,10 +108,32 @@ def test_other_formats_have_no_such_options(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path / "t", "paimon", ROW.schema)
     table.write(ROW)
     table.tag("t")
-    for words in (["tag", "t", "--replace"], ["branch", "b", "--dry-run"], ["branch", "b", "--retain", "a=b"]):
+    for words in (["tag", "t", "--dry-run"], ["branch", "b", "--dry-run"], ["branch", "b", "--retain", "a=b"]):
         assert lake(words[0], table.location, *words[1:]) == 1
     assert lake("rollback", table.location, "tag:t", "--any-snapshot") == 1
     assert [ref.name for ref in table.refs()] == ["main", "t"] or [ref.name for ref in table.refs()] == ["t"]
+
+
+def test_tags_of_paimon_move_and_are_renamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = lakebed.create(tmp_path / "t", "paimon", ROW.schema)
+    table.write(ROW)
+    table.tag("t")
+    table.write(ROW)
+    assert lake("tag", table.location, "t") == 2
+    assert lake("tag", table.location, "t", "--replace") == 0
+    capsys.readouterr()
+    assert lake("tag", table.location, "t", "--rename", "u", "--json") == 0
+    assert said(capsys)["action"] == "renamed to 'u'"
+    assert {ref.name: ref.instant for ref in table.refs() if ref.kind == "tag"} == {"u": "2"}
+    for words in (["u", "--rename", "w", "--replace"], ["--rename", "w"], ["u", "--rename", "w", "--delete"]):
+        assert lake("tag", table.location, *words) == 2
+    assert lake("tag", table.location, "u", "--rename", "w", "--dry-run") == 1
+    other = lakebed.create(tmp_path / "i", "iceberg", ROW.schema)
+    other.write(ROW)
+    other.tag("t")
+    assert lake("tag", other.location, "t", "--rename", "u") == 1
+    hudi = lakebed.create(tmp_path / "h", "hudi", ROW.schema, primary_key=["id"])
+    assert lake("tag", hudi.location, "t", "--replace") == 1
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> Any:

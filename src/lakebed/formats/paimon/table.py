@@ -295,13 +295,21 @@ class PaimonTable(Table):
 
         return list_refs(self._history)
 
-    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None) -> None:
+    def tag(self, name: str, snapshot: Position = None, time_retained: Span = None, *, replace: bool = False) -> None:
         """Give a snapshot a name; None: the newest one. `time_retained` None: as `tag.default-time-retained` says.
-        UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot."""
+
+        `replace` moves a tag that is there, with the files that only it needed before; it lives until it is deleted
+        then, unless `time_retained` is given. UsageError for a name that is in use or cannot be one, NotInHistoryError
+        without a snapshot.
+        """
         name = checked_name(name, "tag")
         schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
         tags, tagged = self._tags(schema), self._history.at(checked_position(snapshot))
-        tags.create(name, tagged, time_retained, is_newest=snapshot is None)
+        (tags.replace if replace else tags.create)(name, tagged, time_retained, is_newest=snapshot is None)
+
+    def rename_tag(self, name: str, to: str) -> None:
+        """Give a tag another name. NotInHistoryError when there is no tag `name`, UsageError where `to` is in use."""
+        self._tags(self.table_schema).rename(checked_name(name, "tag"), checked_name(to, "tag"))
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag, and the files that only it needs; NotInHistoryError when there is none."""

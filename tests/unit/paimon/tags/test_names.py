@@ -121,3 +121,87 @@ def test_rows_that_wait_are_spoken_of(make: Make) -> None:
         table = make(**options)
         assert table.write(rows(("a", 1, "v", 1))).notes == ()
         assert contents(table) == [("a", 1, "v", 1)]
+
+
+def test_a_tag_moves(make: Make) -> None:
+    """To another snapshot, with the files that it alone needed, and with the time to live of the call."""
+    Heard.events.clear()
+    table = lakebed.open(
+        make().location,
+        {"tag.callbacks": "tests.unit.paimon.tags.test_names:Heard", "tag.default-time-retained": "2 h"},
+    )
+    for n in range(3):
+        table.write(rows(("a", 1, "v", n)), "overwrite")
+        table.tag(f"t{n}")
+    table.tag("also", "tag:t0")
+    table.tag("none yet", replace=True)
+    assert Heard.events[-1] == ("none yet", 3) and [
+        bool(ref.ends) for ref in table.refs() if ref.name == "none yet"
+    ] == [True]
+    table.expire(options=AT_ONCE)
+    files = {n: live_files(table.store, table.snapshots.tag(f"t{n}"))[0].file.file_name for n in range(3)}
+    told = len(Heard.events)
+    table.tag("t1", "tag:t0", "7 d", replace=True)
+    assert contents(table, as_of="tag:t1") == [("a", 1, "v", 0)]
+    assert not list(Path(table.location).rglob(files[1])) and list(Path(table.location).rglob(files[0]))
+    for name in ("t0", "also", "t1"):
+        assert list(Path(table.location).rglob(files[0])), "another tag has its snapshot"
+        table.tag(name, replace=True)
+    assert not list(Path(table.location).rglob(files[0]))
+    table.tag("t0", replace=True)
+    assert {ref.name: (ref.instant, not ref.ends) for ref in table.refs() if ref.kind == "tag"} == {
+        "also": ("3", True), "none yet": ("3", False), "t0": ("3", True), "t1": ("3", True), "t2": ("3", False),
+    }  # fmt: skip
+    assert len(Heard.events) == told and contents(table, as_of="tag:t0") == contents(table)
+    for wrong in ({"snapshot": "tag:none"}, {"snapshot": 1}, {"time_retained": "soon"}):
+        with pytest.raises((NotInHistoryError, UsageError)):
+            table.tag("t0", replace=True, **wrong)
+    with pytest.raises(UsageError, match="replace it"):
+        table.tag("t0")
+
+
+def test_a_tag_stays_when_its_next_snapshot_expires_meanwhile(make: Make) -> None:
+    table = make()
+    for n in range(4):
+        table.write(rows(("a", 1, "v", n)), "overwrite")
+        if n == 0:
+            table.tag("t")
+
+    class Racing(FaultyStore):
+        def write(self, path: str, data: bytes) -> None:
+            if path == "tag/tag-t" and not self.crashed:
+                self.crashed = True
+                lakebed.open(self.real.location).expire(options=AT_ONCE)
+                self.crashed = False
+            super().write(path, data)
+
+    with pytest.raises(NotInHistoryError, match="expired meanwhile"):
+        PaimonTable(Racing(table.store)).tag("t", 2, replace=True)
+    assert contents(table, as_of="tag:t") == [("a", 1, "v", 0)]
+    table.expire(options=AT_ONCE)
+    assert contents(table, as_of="tag:t") == [("a", 1, "v", 0)]
+
+
+def test_a_tag_gets_another_name(make: Make) -> None:
+    Heard.events.clear()
+    options = {"tag.callbacks": "tests.unit.paimon.tags.test_names:Heard"}
+    table = lakebed.open(make().location, options)
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("old", time_retained="7 d")
+    table.tag("other")
+    before = table.store.read("tag/tag-old")
+    table.rename_tag("old", "new")
+    table.rename_tag("new", "new")
+    assert [info.name for info in table.store.list("tag").files] == ["tag-new", "tag-other"]
+    assert table.store.read("tag/tag-new") == before and len(Heard.events) == 2
+    table.write(rows(("a", 2, "v", 1)))
+    table.tag("later")
+    for name, to in (("new", "later"), ("none", "x"), ("new", "a/b"), ("new", "7"), ("new", "")):
+        with pytest.raises((UsageError, NotInHistoryError)):
+            table.rename_tag(name, to)
+    automatic = lakebed.open(table.location, {"tag.automatic-creation": "process-time"})
+    automatic.tag("2024-01-01", "tag:new")
+    with pytest.raises(UsageError, match="second automatic tag"):
+        automatic.rename_tag("new", "2024-01-02")
+    automatic.rename_tag("2024-01-01", "2024-01-02")
+    assert contents(table, as_of="tag:2024-01-02") == [("a", 1, "v", 1)]

@@ -1,4 +1,4 @@
-"""Tags of a branch: made and removed, with callbacks.
+"""Tags of a branch: made, moved, renamed and removed, with callbacks.
 
 Rules: Paimon's TagManager. A tag is the snapshot's JSON under the tag's name, which is claimed.
 """
@@ -18,7 +18,7 @@ from lakebed.formats.paimon.codec.tag_json import Tag, tag_from_json, tag_to_jso
 from lakebed.formats.paimon.layout import tag_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_periods import TagPeriods
-from lakebed.formats.paimon.tags.removal import remove_tag
+from lakebed.formats.paimon.tags.removal import release_files, remove_tag
 from lakebed.formats.paimon.tags.success_file import SuccessFile
 from lakebed.kernel import clock
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
@@ -45,32 +45,61 @@ class Tags:
 
         UsageError for a name that is in use or cannot be one, NotInHistoryError without a snapshot.
         """
-        store = self.history.store
-        if tagged is None:
-            raise NotInHistoryError("there is no snapshot to tag", table=store.location, todo="Commit something first")
-        if "/" in name or name.isdigit():
-            raise UsageError(
-                f"{name!r} cannot name a tag", table=store.location, todo="Use letters, not a number or a path"
-            )
+        store, tagged = self.history.store, self._checked(name, tagged)
         lifetime = self._lifetime if time_retained is None else checked_span(time_retained)
         self._refuse_second(name, tagged)
         callbacks = self.callbacks()  # one that cannot be made fails before there is a tag
         outcome = self.put(name, tagged, lifetime)
         if outcome is PutOutcome.EXISTS:
-            raise UsageError(f"there is already a tag {name!r}", table=store.location, todo="Delete it first")
+            raise self._in_use(name)
         if outcome is PutOutcome.UNKNOWN:
-            raise CommitUnknownError(
-                "the store does not say whether the tag was created", table=store.location, todo="Try again"
-            )
+            raise self._unknown("created")
         if not is_newest and not self._is_held(name, tagged):
             store.delete(tag_path(self.history.branch, name))
-            raise NotInHistoryError(
-                f"snapshot {tagged.id} has expired meanwhile",
-                table=store.location,
-                instant=str(tagged.id),
-                todo="Tag a newer one",
-            )
+            raise self._expired(tagged)
         self._call(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
+
+    def replace(self, name: str, tagged: Snapshot | None, time_retained: Span = None, is_newest: bool = False) -> None:
+        """Put a tag on another snapshot, or make it where there is none. Files that only it needed before go.
+
+        The tag that moves lives as long as `time_retained` says; None: until it is deleted. No callback is told of it.
+        Both are as in Paimon's replaceTag. Errors as of `create`; the tag is where it was then.
+        """
+        path, store, tagged = tag_path(self.history.branch, name), self.history.store, self._checked(name, tagged)
+        try:
+            before = store.read(path)
+        except FileNotFoundError:
+            return self.create(name, tagged, time_retained, is_newest)
+        self._refuse_second(name, tagged)
+        lifetime = checked_span(time_retained)
+        tag = Tag(tagged) if lifetime is None else Tag(tagged, clock.moment(), lifetime)
+
+        def move() -> None:
+            store.write(path, tag_to_json(tag))
+            if not is_newest and not self._is_held(name, tagged):
+                store.write(path, before)
+                raise self._expired(tagged)
+
+        release_files(self.history, self.schema, self.options, name, move)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a tag another name. No callback is told of it, as in Paimon's renameTag.
+
+        NotInHistoryError when there is no tag `name`, UsageError where `to` is in use or cannot name a tag. Where a
+        rename stopped half way both names are there, and the same call finishes it.
+        """
+        store, branch = self.history.store, self.history.branch
+        tagged = self._checked(to, self.history.tag(name))
+        if to == name:
+            return
+        self._refuse_second(to, tagged, name)
+        data = store.read(tag_path(branch, name))
+        outcome = store.put_if_absent(tag_path(branch, to), data)
+        if outcome is PutOutcome.UNKNOWN:
+            raise self._unknown("renamed")
+        if outcome is PutOutcome.EXISTS and store.read(tag_path(branch, to)) != data:
+            raise self._in_use(to)
+        store.delete(tag_path(branch, name))
 
     def create_if_free(self, name: str, tagged: Snapshot) -> bool:
         """Name a snapshot, unless the name is in use. Returns whether there is such a tag now."""
@@ -146,8 +175,35 @@ class Tags:
         millis = self.options[tag_options.TAG_TIME]
         return None if millis is None else datetime.timedelta(milliseconds=millis)
 
-    def _refuse_second(self, name: str, tagged: Snapshot) -> None:
-        """UsageError for the name of an automatic tag on a snapshot that has one: Paimon's engines fail on both."""
+    def _checked(self, name: str, tagged: Snapshot | None) -> Snapshot:
+        """The snapshot that a tag is put on. NotInHistoryError when there is none, UsageError for a name that Paimon
+        takes for something else."""
+        table = self.history.store.location
+        if tagged is None:
+            raise NotInHistoryError("there is no snapshot to tag", table=table, todo="Commit something first")
+        if "/" in name or name.isdigit():
+            raise UsageError(f"{name!r} cannot name a tag", table=table, todo="Use letters, not a number or a path")
+        return tagged
+
+    def _expired(self, tagged: Snapshot) -> NotInHistoryError:
+        return NotInHistoryError(
+            f"snapshot {tagged.id} has expired meanwhile",
+            table=self.history.store.location,
+            instant=str(tagged.id),
+            todo="Tag a newer one",
+        )
+
+    def _in_use(self, name: str) -> UsageError:
+        table = self.history.store.location
+        return UsageError(f"there is already a tag {name!r}", table=table, todo="Delete it first, or replace it")
+
+    def _unknown(self, done: str) -> CommitUnknownError:
+        table = self.history.store.location
+        return CommitUnknownError(f"the store does not say whether the tag was {done}", table=table, todo="Try again")
+
+    def _refuse_second(self, name: str, tagged: Snapshot, instead_of: str = "") -> None:
+        """UsageError for the name of an automatic tag on a snapshot that has one: Paimon's engines fail on both.
+        `instead_of` is a name that the tag gives up."""
         if self.options[tag_options.TAG_CREATION] not in ("process-time", "watermark"):
             return
         periods = TagPeriods.of(self.options)
@@ -155,7 +211,7 @@ class Tags:
             return
         automatic = [other for other in self.history.tags() if periods.start(other) is not None]
         for other, tag in self.read_many(automatic).items():
-            if tag.snapshot.id == tagged.id and other != name:
+            if tag.snapshot.id == tagged.id and other not in (name, instead_of):
                 raise UsageError(
                     f"{name!r} would be a second automatic tag of snapshot {tagged.id}",
                     table=self.history.store.location,

@@ -1,4 +1,4 @@
-"""The removal of one tag, and of the files that only it needs.
+"""The removal of one tag from its snapshot, and of the files that only it needs.
 
 Rules: Paimon's TagManager.deleteTag and TagDeletion, except for the order. What the tag may have held alone is written
 down first, then the tag goes, and only then it is found what nothing else needs. So a branch that was made of the tag
@@ -7,7 +7,7 @@ keeps its files, and what a crash leaves, the next expiry or rollback deletes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lakebed.errors import LakebedError, StorageError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -31,20 +31,29 @@ def remove_tag(history: History, schema: TableSchema, options: Options, name: st
 
     Where it cannot be told what the tag alone needs, its files stay, and the log says why.
     """
-    store, path = history.store, tag_path(history.branch, name)
+    path = tag_path(history.branch, name)
+    return release_files(history, schema, options, name, lambda: history.store.delete(path))
+
+
+def release_files(
+    history: History, schema: TableSchema, options: Options, name: str, release: Callable[[], None]
+) -> tuple[str, ...]:
+    """Do `release`, which takes a tag off its snapshot, and remove the files that nothing needs then. As
+    `remove_tag`."""
+    store = history.store
     try:
         tagged, candidates = _candidates(history, schema, options, name)
     except StorageError:
         raise
     except (LakebedError, FileNotFoundError) as error:
         _LOG.warning("%s: files of tag %r stay, as orphans: %s", store.location, name, error)
-        store.delete(path)
+        release()
         return ()
     if not candidates:
-        store.delete(path)
+        release()
         return ()
     journal = write_journal(store, history.branch, (), candidates)
-    store.delete(path)
+    release()
     needed = _needed_now(history, schema, options, tagged)
     files = tuple(file for file in candidates if file not in needed)
     store.delete_many(files)
