@@ -126,3 +126,21 @@ def test_writers_at_the_same_time(told: Told) -> None:
         thread.join()
     assert not failures and ids(table) == list(range(6)) and table.table_metadata.next_row_id == 6
     assert Path(table.operations.load().location).exists() and table.schema.names == SCHEMA.names
+
+
+def test_the_slower_of_two_branches_is_made_anew(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server answers 400 then: the sequence number is taken, though no requirement is broken."""
+    table = create("rest:db.raced", 2, **told.options)
+    commits.append(table.operations, [data_file(table, [1])])
+    table.branch("side")
+    publish = table.operations.commit
+
+    def late(*args: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        commits.append(table.operations, [data_file(table, [2])], branch="side")
+        return publish(*args, **named)
+
+    monkeypatch.setattr(table.operations, "commit", late)
+    commits.append(table.operations, [data_file(table, [3])])
+    side = lakebed.open("rest:db.raced", {**told.options, "branch": "side"})
+    assert isinstance(side, IcebergTable) and ids(table) == [1, 3] and ids(side) == [1, 2]

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,13 +33,21 @@ class Failure:
 
 @dataclass
 class RestCatalog:
-    """What the server holds. `failures` are taken from the front, one a commit; `commits` are the bodies that came."""
+    """What the server holds. `failures` are taken from the front, one a commit; `commits` are the bodies that came.
+
+    `defaults` are settings for all clients, `config` those that come with a table, and `views` names of views.
+    `meanwhile` are taken from the front, too, and run before a commit.
+    """
 
     warehouse: Path
     namespaces: set[str] = field(default_factory=set)
     tables: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     commits: list[dict[str, Any]] = field(default_factory=list)
+    views: set[str] = field(default_factory=set)
+    defaults: dict[str, str] = field(default_factory=dict)
+    config: dict[str, str] = field(default_factory=dict)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
     hidden_metadata: bool = False
     """Commits are answered with a location that cannot be read."""
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -47,7 +56,9 @@ class RestCatalog:
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         match [method, *path.strip("/").split("/")[1:]]:
             case ["GET", "config"]:
-                return 200, {"defaults": {}, "overrides": {}}
+                return 200, {"defaults": self.defaults, "overrides": {}}
+            case ["HEAD", "namespaces", namespace, "views", name]:
+                return (204 if f"{namespace}.{name}" in self.views else 404), None
             case ["POST", "namespaces"]:
                 self.namespaces.add(".".join(body["namespace"]))
                 return 200, {"namespace": body["namespace"], "properties": {}}
@@ -77,9 +88,11 @@ class RestCatalog:
         if name not in self.tables:
             return problem(404, f"no such table: {name}")
         location, document = self.tables[name]
-        return 200, {"metadata-location": location, "metadata": document, "config": {}}
+        return 200, {"metadata-location": location, "metadata": document, "config": self.config}
 
     def _commit(self, name: str, body: Any) -> tuple[int, Any]:
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
         with self.turn:
             self.commits.append(body)
             failure = self.failures.pop(0) if self.failures else Failure(200)
@@ -91,6 +104,10 @@ class RestCatalog:
             reason = unmet(TableMetadata(document), body["requirements"])
             if reason is not None:
                 return problem(409, reason)
+            last = document.get("last-sequence-number", 0) if document["format-version"] > 1 else -1
+            for snapshot in (update["snapshot"] for update in body["updates"] if update["action"] == "add-snapshot"):
+                if snapshot.get("sequence-number", last + 1) <= last:  # as the reference's server answers it
+                    return problem(400, "Cannot add a snapshot with an older sequence number", "ValidationException")
             self._publish(name, applied(TableMetadata(document), body["updates"], time.time_ns() // 10**6, location))
             if failure.status != 200:
                 return problem(failure.status, "as the test wants it, though it was carried out")
@@ -105,8 +122,8 @@ class RestCatalog:
         self.tables[name] = str(place), json.loads(place.read_bytes())
 
 
-def problem(status: int, message: str) -> tuple[int, Any]:
-    return status, {"error": {"message": message, "type": "Problem", "code": status}}
+def problem(status: int, message: str, kind: str = "Problem") -> tuple[int, Any]:
+    return status, {"error": {"message": message, "type": kind, "code": status}}
 
 
 def serve(catalog: RestCatalog) -> ThreadingHTTPServer:
@@ -119,13 +136,13 @@ def serve(catalog: RestCatalog) -> ThreadingHTTPServer:
             if not status:
                 self.close_connection = True
                 return
-            said = json.dumps(found).encode()
+            said = b"" if found is None else json.dumps(found).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)
 
-        do_GET = do_POST = handle_one
+        do_GET = do_POST = do_HEAD = handle_one
 
         def log_message(self, *args: Any) -> None:
             pass

@@ -20,6 +20,21 @@ from tests.tables.iceberg import commits
 ROWS = pa.schema([("id", pa.int64())])
 
 
+def on_metadata(table: Any, folder: Path) -> list[Callable[[], object]]:
+    """Uses that meet no data file."""
+    return [
+        lambda: lakebed.open(folder / "t"), lambda: table.tag("x"), lambda: table.delete_tag("x"), table.inspect,
+        lambda: table.branch("x"), lambda: table.delete_branch("x"), lambda: table.fast_forward("x"), table.refs,
+        lambda: table.retain("main", {"max-ref-age-ms": 1}), lambda: table.cherry_pick(1), lambda: table.publish("x"),
+        lambda: table.rollback(1), lambda: table.alter(lakebed.add_column("n", "int32")), table.history,
+        lambda: table.alter(lakebed.set_option("encryption.key-id", "")), table.repair, table.relocate,
+        lambda: table.rewrite_table_path(str(folder / "to"), str(folder / "staging")),
+        lambda: table.add_files(str(next((folder / "t" / "data").glob("*.parquet")))),
+        lambda: table.stream().latest(), lambda: table.metadata("snapshots"),
+        lambda: lakebed.open(folder / "t", {"branch": "x"}), lambda: table.schema, lambda: table.writer(),
+    ]  # fmt: skip
+
+
 def create(folder: Path, version: str = "3") -> Any:
     table = lakebed.create(folder, "iceberg", ROWS, options={"format-version": version})
     table.write(pa.table({"id": [1]}))
@@ -31,6 +46,8 @@ def uses(table: Any) -> list[Callable[[], object]]:
         lambda: table.read().read_all(), lambda: table.changes().read_all(), lambda: table.write(pa.table({"id": [2]})),
         lambda: table.write(pa.table({"id": [2]}), "overwrite"), lambda: table.rewrite(options={"rewrite-all": True}),
         lambda: table.expire(options={"expire-snapshots": "false", "remove-orphan-files": "true"}),
+        lambda: table.rewrite(options={"lakebed.rewrite.what": "manifests"}),
+        lambda: table.metadata("files").read_all(),
     ]  # fmt: skip
 
 
@@ -51,7 +68,7 @@ def test_a_table_that_names_a_key(change: Callable[[dict[str, Any]], None], vers
     change(document)
     newest.write_text(json.dumps(document))
     before = sorted(tmp_path.rglob("*"))
-    for use in (*uses(table), lambda: lakebed.open(tmp_path / "t"), lambda: table.tag("x"), table.inspect):
+    for use in (*uses(table), *on_metadata(table, tmp_path)):
         with pytest.raises(UnsupportedError, match="the table is encrypted"):
             use()
     assert sorted(tmp_path.rglob("*")) == before

@@ -19,7 +19,9 @@ from pyiceberg.catalog import Catalog, list_catalogs, load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     ForbiddenError,
+    NoSuchIcebergTableError,
     NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
     NotInstalledError,
     OAuthError,
@@ -37,6 +39,7 @@ from lakebed.errors import (
     UsageError,
     first_line,
 )
+from lakebed.formats.iceberg.catalog.demands import not_a_table
 from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, OPENED, Opened, StoreFileIO, of_storage
 from lakebed.formats.iceberg.codec.metadata import SCHEMAS
 from lakebed.formats.iceberg.codec.schema import UNKNOWN_TO_PYICEBERG, for_pyiceberg
@@ -143,6 +146,8 @@ def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
         yield
     except LakebedError:
         raise
+    except (NoSuchIcebergTableError, NoSuchPropertyException) as error:
+        raise not_a_table(f"{catalog}:{'.'.join(table)}", first_line(error)) from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
             f"the catalog {catalog!r} has no table {'.'.join(table)!r}",

@@ -8,20 +8,25 @@ an answer, the table is loaded again before any file is removed).
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableRequest, StagedTable
+from pyiceberg.table import CommitTableRequest
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
 
@@ -34,6 +39,7 @@ from lakebed.formats.iceberg.catalog.client import (
     open_catalog,
     published_nothing,
 )
+from lakebed.formats.iceberg.catalog.demands import refuse_demands, refuse_view
 from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, table_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
@@ -44,6 +50,7 @@ from lakebed.formats.iceberg.catalog.operations import (
     check,
     clean_log,
 )
+from lakebed.formats.iceberg.catalog.publishing import publishing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, brief, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
@@ -230,6 +237,7 @@ class CatalogTable:
             raise LostRaceError(first_line(error)) from error
         except Exception as error:
             if published_nothing(error):
+                self._refused_late(error, base)
                 self._refused(error)
             raise OutcomeUnknownError(first_line(error)) from error
         location = answer.metadata_location
@@ -244,9 +252,7 @@ class CatalogTable:
         """Write the next metadata file, and have the catalog name it in place of the current one."""
         staged: list[Loaded] = []
         try:
-            _publishing(catalog, lambda current: self._stage(base, current, updates, staged)).commit_table(
-                entry, (), ()
-            )
+            publishing(catalog, lambda current: self._stage(base, current, updates, staged)).commit_table(entry, (), ())
         except LakebedError:
             raise
         except Exception as error:  # noqa: BLE001  # each catalog's client has errors of its own; all raised below
@@ -277,6 +283,15 @@ class CatalogTable:
         with suppress(StorageError):
             self._entry()  # raises when the table is gone
         raise catalog_error(error, self.identifier.catalog) from error
+
+    def _refused_late(self, error: Exception, base: Loaded) -> None:
+        """LostRaceError for changes that the catalog calls wrong because others committed meanwhile.
+
+        A commit to another branch breaks no requirement, but takes the sequence number: the reference engine's server
+        answers the slower one with 400, as it answers a request that is wrong by itself.
+        """
+        if isinstance(error, BadRequestError) and self._entry().metadata_location != base.location:
+            raise LostRaceError(first_line(error)) from error
 
     def _stage(
         self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], staged: list[Loaded]
@@ -314,7 +329,11 @@ class CatalogTable:
     def _entry(self) -> CatalogEntry:
         catalog = self.catalog
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
-            return catalog.load_table(self.identifier.table)
+            try:
+                return catalog.load_table(self.identifier.table)
+            except NoSuchTableError:
+                refuse_view(catalog, self.identifier.table, self.name)
+                raise
 
     def storage(self) -> Mapping[str, str]:
         """The storage options for the table's files, with the keys that the catalog hands out now."""
@@ -323,6 +342,8 @@ class CatalogTable:
     def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
         """The files of an entry. It is `before` where the places and the credentials are still the same."""
         properties, options = entry.metadata.properties, table_options(self.catalog.properties, entry, self.options)
+        config = {**self.catalog.properties, **entry.config}
+        refuse_demands(self.name, config, has_keys=any(map(is_secret, self.options)))
         places = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
         named = named_places(options, (spelled(place) for place in places))
         credentials = credentials_from(options)
@@ -337,22 +358,3 @@ class CatalogTable:
 
 _LOCKED = "database is locked"
 """What SQLite answers when it refuses a swap and rolls it back."""
-
-
-def _publishing(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Loaded, Any]]) -> MetastoreCatalog:
-    """A copy of the catalog whose commit only swaps the location, to that of the metadata file that `stage` writes."""
-    here: Any = copy.copy(catalog)
-
-    def staged(current: CatalogEntry | None, identifier: Any, requirements: Any, updates: Any) -> StagedTable:
-        if current is None:
-            raise CommitFailedException("the table is gone")
-        loaded, model = stage(current)
-        return StagedTable(identifier, model, loaded.location, current.io, catalog)
-
-    def written(*args: Any, **named: Any) -> None:
-        """Does nothing: `stage` wrote the file."""
-
-    here._update_and_stage_table = staged
-    here._write_metadata = here._write_metadata_no_exist_check = written
-    published: MetastoreCatalog = here
-    return published
