@@ -6,7 +6,8 @@
     table.read(columns=["id", "amount"], where="amount > 100").read_all()
     table.write(rows, mode="upsert")
 
-`lakebed.open` and `lakebed.create` give a `Table`. `lakebed.spark` has the same tables as DataFrames.
+`lakebed.open` and `lakebed.create` give a `Table`. `lakebed.register`, `lakebed.snapshot` and `lakebed.migrate` make
+tables of what is there already. `lakebed.spark` has the same tables as DataFrames.
 """
 
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lakebed.examples import example
     from lakebed.formats import create_table as create
     from lakebed.formats import find_tables as tables
+    from lakebed.formats import migrate, register, snapshot
     from lakebed.formats import open_catalog as catalog
     from lakebed.formats import open_table as open
     from lakebed.kernel.engine import LocalEngine
@@ -46,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LocalEngine", "Table", "add_column", "add_partition_field", "catalog", "create", "drop_column",
-    "drop_partition_field", "errors", "example", "move_column", "open", "remove_option", "rename_column",
-    "rename_partition_field", "replace_partition_field", "set_comment", "set_default", "set_identifier_fields",
-    "set_nullable", "set_option", "set_sort_order", "tables", "together", "widen",
+    "drop_partition_field", "errors", "example", "migrate", "move_column", "open", "register", "remove_option",
+    "rename_column", "rename_partition_field", "replace_partition_field", "set_comment", "set_default",
+    "set_identifier_fields", "set_nullable", "set_option", "set_sort_order", "snapshot", "tables", "together", "widen",
 ]  # fmt: skip
 __version__ = VERSION
 
@@ -58,7 +60,10 @@ _PLACES = {
     "catalog": "formats:open_catalog",
     "create": "formats:create_table",
     "example": "examples",
+    "migrate": "formats",
     "open": "formats:open_table",
+    "register": "formats",
+    "snapshot": "formats",
     "tables": "formats:find_tables",
     "together": "kernel.shared_engine",
 }

@@ -190,6 +190,11 @@ GRID = (
     Row("files added as they are", "`table.add_files`", {
         "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",)),
     }),
+    Row("a folder of files made a table, metadata registered", "`lakebed.snapshot`, `.migrate`, `.register`", {
+        "iceberg": Cell((
+            "tests/unit/iceberg/migrate/test_folder.py::", "tests/unit/iceberg/catalog/test_creation.py::",
+        )),
+    }),
     Row("metadata for a copy at another place", "`table.rewrite_table_path`", {
         "iceberg": Cell(("tests/unit/iceberg/relocate/test_copy.py::",)),
     }),

@@ -93,3 +93,27 @@ def test_errors_are_ours_and_short(spark: SparkSession, table: lakebed.Table, tm
         spark.sql(f"SELECT * FROM lakebed_files('{tmp_path}/none')")
     with pytest.raises(UsageError, match="no constant"):
         spark.sql("SELECT * FROM range(2), LATERAL lakebed_files(concat('t', id))").collect()
+
+
+def test_tables_of_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    folder, trial = tmp_path / "in", tmp_path / "trial"
+    spark.range(3).selectExpr("id", "id % 2 AS day").write.partitionBy("day").parquet(str(folder))
+    call = f"lakebed_snapshot('{folder}', '{trial}', map('day', 'string')"
+    (plan,) = rows(spark, f"SELECT * FROM {call}, dry_run => true)")
+    assert plan["dry_run"] and plan["columns"] == ["id long", "day string"] and not trial.exists()
+    frame = spark.sql(f"SELECT * FROM {call})")
+    assert frame.collect() == frame.collect()  # done once
+    assert lakebed.open(trial, {"lakebed.storage.places": str(folder)}).read().read_all().num_rows == 3
+    (done,) = rows(spark, f"SELECT * FROM lakebed_migrate('{folder}')")
+    assert done["rows"] == 3 and len(done["instants"]) == 1
+    (tmp_path / "in" / "new").mkdir()
+    spark.range(5, 6).coalesce(1).write.mode("overwrite").parquet(str(folder / "new" / "day=1"))
+    (added,) = rows(spark, f"SELECT rows FROM lakebed_add_files('{folder}', '{folder}/new/day=1')")
+    assert added["rows"] == 1
+    (copied,) = rows(spark, f"SELECT * FROM lakebed_rewrite_table_path('{folder}', '{tmp_path}/c', '{tmp_path}/s')")
+    assert len(copied["copies"]) >= 5 and (tmp_path / "s" / "file-list.csv").exists()
+    options = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/w"}
+    catalog = ", ".join(f"'lakebed.catalog.{key}', '{value}'" for key, value in options.items())
+    newest = max((folder / "metadata").glob("v*.metadata.json"))
+    (known,) = rows(spark, f"SELECT * FROM lakebed_register('shop:db.t', '{newest}', map({catalog}))")
+    assert (known["rows"], known["table"]) == (4, "shop:db.t")

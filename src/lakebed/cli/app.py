@@ -15,6 +15,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output
+from lakebed.cli.add_files import add_files
 from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
 from lakebed.cli.branch import branch
@@ -25,10 +26,12 @@ from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
 from lakebed.cli.mark_partition_done import mark_partition_done
 from lakebed.cli.metadata import metadata
+from lakebed.cli.new_table import migrate, register, snapshot
 from lakebed.cli.read import read
 from lakebed.cli.refs import refs
 from lakebed.cli.repair import repair
 from lakebed.cli.rewrite import rewrite
+from lakebed.cli.rewrite_table_path import rewrite_table_path
 from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
 from lakebed.cli.tag import tag
@@ -59,6 +62,11 @@ for command in (
     rollback,
     repair,
     alter,
+    register,
+    snapshot,
+    migrate,
+    add_files,
+    rewrite_table_path,
     refs,
     tag,
     branch,

@@ -9,7 +9,15 @@ from typing import Any
 import lakebed
 from lakebed.cli import output
 from lakebed.formats import opening_options
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RepairResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import (
+    AddFilesResult,
+    ArchiveResult,
+    ExpireResult,
+    RepairResult,
+    RewriteResult,
+    RollbackResult,
+    TablePathResult,
+)
 
 
 def opened(
@@ -24,7 +32,7 @@ def opened(
     return table, {key: value for key, value in options.items() if key not in also}
 
 
-Result = RewriteResult | ExpireResult | ArchiveResult | RollbackResult | RepairResult
+Result = RewriteResult | ExpireResult | ArchiveResult | RollbackResult | RepairResult | AddFilesResult | TablePathResult
 
 
 def document(table: lakebed.Table, result: Result) -> dict[str, Any]:

@@ -146,6 +146,40 @@ class AddFilesResult:
 
 
 @dataclass(frozen=True, slots=True)
+class NewTableResult:
+    """A table that was made of a folder's files. `table` is its path or its name in a catalog.
+
+    `columns` are their names and types, such as "id long"; `instants` is the first snapshot. After a dry run nothing
+    exists.
+    """
+
+    table: str
+    files: int
+    rows: int
+    columns: tuple[str, ...]
+    partitions: tuple[AddedPartition, ...] = ()
+    dry_run: bool = False
+    instants: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterResult:
+    """A table that was made known to a catalog, with the current `snapshot` of its metadata file ("" for none).
+
+    `files` and `rows` are those that the snapshot's summary states, -1 where it does not.
+    """
+
+    table: str
+    metadata: str
+    snapshot: str
+    files: int
+    rows: int
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RelocateResult:
     """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
 

@@ -19,8 +19,19 @@ from pyspark.sql import types as spark
 import lakebed.formats as formats
 from lakebed.errors import RetryableError, UsageError
 from lakebed.kernel.commit.calls import Call
+from lakebed.kernel.files import Store, open_store, parse_location
 from lakebed.model.refs import Ref
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RepairResult, RewriteResult, RollbackResult
+from lakebed.model.upkeep import (
+    AddFilesResult,
+    ArchiveResult,
+    ExpireResult,
+    NewTableResult,
+    RegisterResult,
+    RepairResult,
+    RewriteResult,
+    RollbackResult,
+    TablePathResult,
+)
 from lakebed.spark import worker
 from lakebed.spark.catalogs import Catalogs, with_catalog
 from lakebed.spark.procedure_results import result_row, result_schema
@@ -71,10 +82,17 @@ class Procedure:
     rows: Callable[[Given], Iterable[Row]]
     required: tuple[str, ...] = ("table",)
     changes: bool = False
+    place: Callable[[Given], tuple[Store, str]] = lambda given: _own_folder(given)
+
+
+def _own_folder(given: Given) -> tuple[Store, str]:
+    """Where calls on an open table leave their files: a store, and a folder in it."""
+    table = given.open(verb_takes_options=True)
+    return table.store, table.own_folder
 
 
 _FLAGS = ("dry_run", "archived", "delete")
-"""Parameters that are true or false. `options` is a map of texts, all others are texts."""
+"""Parameters that are true or false. `options` and `columns` are maps of texts, all others are texts."""
 
 
 def analyzed(
@@ -86,7 +104,7 @@ def analyzed(
     """
     procedure = PROCEDURES[name]
     values = _bound(name, procedure, given, named)
-    table, options = values.pop("table"), values.pop("options", {})
+    table, options = values.pop("table", None) or values["folder"], values.pop("options", {})
     call = Given(name, table, with_catalog(catalogs, table, options), values)
     if isinstance(procedure.columns, spark.StructType):
         return procedure.columns, worker.pack(call)
@@ -100,8 +118,8 @@ def run(packed: bytes) -> Iterator[tuple[Any, ...]]:
     given: Given = worker.unpack(packed)
     procedure = PROCEDURES[given.function]
     if procedure.changes and not given.dry_run:
-        table = given.open(verb_takes_options=True)
-        call = Call(table.store, table.own_folder, given.token)
+        store, folder = procedure.place(given)
+        call = Call(store, folder, given.token)
         rows: Iterable[Row] = call.once(lambda: [*procedure.rows(given)])
     else:
         rows = procedure.rows(given)
@@ -142,7 +160,7 @@ def _bound(
 
 
 def _typed(name: str, parameter: str, value: Any) -> Any:
-    if parameter == "options":
+    if parameter in ("options", "columns"):
         if isinstance(value, dict) and all(isinstance(key, str) and item is not None for key, item in value.items()):
             return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
         wanted = "a map of texts, such as map('key', 'value')"
@@ -175,6 +193,47 @@ def _archive(given: Given) -> Iterator[Row]:
 
 def _repair(given: Given) -> Iterator[Row]:
     yield result_row(given.open(True).repair(dry_run=given.dry_run, options=given.verb_options))
+
+
+def _add_files(given: Given) -> Iterator[Row]:
+    table, path = given.open(True), given.values["path"]
+    yield result_row(table.add_files(path, dry_run=given.dry_run, options=given.verb_options))
+
+
+def _rewrite_table_path(given: Given) -> Iterator[Row]:
+    values = given.values
+    done = given.open().rewrite_table_path(
+        values["target"], values["staging"], values.get("since", ""), dry_run=given.dry_run
+    )
+    yield result_row(done)
+
+
+def _register(given: Given) -> Iterator[Row]:
+    yield result_row(formats.register(given.table, given.values["metadata_file"], given.dry_run, given.options))
+
+
+def _snapshot(given: Given) -> Iterator[Row]:
+    folder, columns = given.values["folder"], given.values.get("columns")
+    yield result_row(formats.snapshot(folder, given.table, columns, given.dry_run, options=given.options))
+
+
+def _migrate(given: Given) -> Iterator[Row]:
+    folder, columns = given.values["folder"], given.values.get("columns")
+    table = given.table if given.table != folder else None
+    yield result_row(formats.migrate(folder, table, columns, given.dry_run, options=given.options))
+
+
+def _beside_metadata(given: Given) -> tuple[Store, str]:
+    folder = parse_location(given.values["metadata_file"]).text.rpartition("/")[0].rpartition("/")[0]
+    return open_store(folder, given.options), Table.own_folder
+
+
+def _in_new_table(given: Given) -> tuple[Store, str]:
+    return formats.store_of_new(given.table, given.options), Table.own_folder
+
+
+def _in_folder(given: Given) -> tuple[Store, str]:
+    return open_store(given.values["folder"], given.options), Table.own_folder
 
 
 def _rollback(given: Given) -> Iterator[Row]:
@@ -278,6 +337,23 @@ PROCEDURES: Mapping[str, Procedure] = {
     "lakebed_expire": _changing(_UPKEEP, ExpireResult, _expire),
     "lakebed_archive": _changing(_UPKEEP, ArchiveResult, _archive),
     "lakebed_repair": _changing(_UPKEEP, RepairResult, _repair),
+    "lakebed_register": Procedure(
+        ("table", "metadata_file", "options", "dry_run"), result_schema(RegisterResult), _register,
+        ("table", "metadata_file"), True, _beside_metadata,
+    ),
+    "lakebed_snapshot": Procedure(
+        ("folder", "table", "columns", "options", "dry_run"), result_schema(NewTableResult), _snapshot,
+        ("folder", "table"), True, _in_new_table,
+    ),
+    "lakebed_migrate": Procedure(
+        ("folder", "table", "columns", "options", "dry_run"), result_schema(NewTableResult), _migrate, ("folder",),
+        True, _in_folder,
+    ),
+    "lakebed_add_files": _changing(("table", "path", "options", "dry_run"), AddFilesResult, _add_files, "path"),
+    "lakebed_rewrite_table_path": _changing(
+        ("table", "target", "staging", "options", "dry_run", "since"), TablePathResult, _rewrite_table_path, "target",
+        "staging",
+    ),
     "lakebed_rollback": _changing(("table", "to", "options", "dry_run"), RollbackResult, _rollback, "to"),
     "lakebed_tag": _changing(_NAMED, Ref, _tag, "name"),
     "lakebed_branch": _changing(_NAMED, Ref, _branch, "name"),
@@ -289,5 +365,5 @@ PROCEDURES: Mapping[str, Procedure] = {
     "lakebed_files": _reading(),
     "lakebed_partitions": _reading(),
     "lakebed_snapshots": _reading(),
-}
+}  # fmt: skip
 """Every function by its name in SQL."""

@@ -64,6 +64,8 @@ class RestCatalog:
                 return 200, {"namespace": body["namespace"], "properties": {}}
             case ["POST", "namespaces", namespace, "tables"]:
                 return self._create(namespace, body)
+            case ["POST", "namespaces", namespace, "register"]:
+                return self._register(namespace, body)
             case ["GET", "namespaces", namespace, "tables", name]:
                 return self._load(f"{namespace}.{name}")
             case ["POST", "namespaces", namespace, "tables", name]:
@@ -81,8 +83,26 @@ class RestCatalog:
         place = body.get("location") or f"{self.warehouse}/{namespace}/{body['name']}"
         schema = Schema.model_validate(body["schema"])
         spec = PartitionSpec.model_validate(body["partition-spec"])
-        self._publish(name, dict(new_metadata(place, schema, spec, version, properties)))
+        document = dict(new_metadata(place, schema, spec, version, properties))
+        if body.get("stage-create"):
+            return 200, {"metadata": document, "config": {}}
+        self._publish(name, document)
         return self._load(name)
+
+    def _register(self, namespace: str, body: Any) -> tuple[int, Any]:
+        with self.turn:
+            name, place = f"{namespace}.{body['name']}", body["metadata-location"]
+            failure = self.failures.pop(0) if self.failures else Failure(200)
+            if namespace not in self.namespaces:
+                return problem(404, "no such namespace")
+            if failure.status != 200 and not failure.after:
+                return problem(failure.status, "as the test wants it")
+            if name in self.tables:
+                return problem(409, "already exists")
+            self.tables[name] = place, json.loads(Path(place).read_bytes())
+            if failure.status != 200:
+                return problem(failure.status, "as the test wants it, though it was carried out")
+            return self._load(name)
 
     def _load(self, name: str) -> tuple[int, Any]:
         if name not in self.tables:

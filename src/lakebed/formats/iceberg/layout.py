@@ -24,6 +24,8 @@ STAGING_PREFIX = "lakebed-staging-"
 """Prefix of the folder in which a write stages rows."""
 _HADOOP = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_MANIFEST = re.compile(rf"(?:snap-\d+-\d+-{_UUID}|{_UUID}-m\d+)\.avro")
 _PLACES = ("write.data.path", "write.folder-storage.path", "write.object-storage.path", "write.metadata.path")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -44,6 +46,11 @@ def is_metadata(path: str) -> bool:
     """Whether a path has the name of a metadata file, of a hadoop table or of a catalog's table."""
     name = path.rpartition("/")[2]
     return hadoop_version(name) is not None or catalog_version(name) is not None
+
+
+def is_manifest(path: str) -> bool:
+    """Whether a path has the name of a manifest or a manifest list."""
+    return _MANIFEST.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def hadoop_metadata(version: int, compressed: bool = False) -> str:

@@ -25,8 +25,8 @@ from lakebed.formats.iceberg.add_files.paths import Candidate
 from lakebed.formats.iceberg.codec.schema import arrow_type
 from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.read.conform import FileField, with_mapping
-from lakebed.formats.iceberg.read.formats import OpenFile, ParquetData, opened
+from lakebed.formats.iceberg.read.conform import FileField, is_list, with_mapping
+from lakebed.formats.iceberg.read.formats import OpenFile, ParquetData, leaf_count, opened
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaves_of
 from lakebed.formats.iceberg.write.statistics.metrics import parquet_metrics, split_offsets
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
@@ -69,18 +69,19 @@ class FooterReader:
         with opened(self.files, path, candidate.format, _UNMAPPED, stated=stated) as file:
             has_ids = any(field.has_ids for field in file.fields)
             fields = file.fields if has_ids else with_mapping(file.fields, self.mapping)
-            arrow = _arrow_schema(file)
-            self._check(fields, arrow, has_ids, path)
+            arrow = arrow_schema_of(file)
+            self._check(fields, arrow, has_ids, path, file)
             names = tuple(field.name for field in fields if field.id is not None)
             if not isinstance(file, ParquetData):
                 return FileFacts(file.rows, candidate.size, has_ids, names, Metrics())
             metrics = self._metrics(file.metadata, fields, arrow)
             return FileFacts(file.rows, candidate.size, has_ids, names, metrics, split_offsets(file.metadata))
 
-    def _check(self, fields: Sequence[FileField], arrow: pa.Schema, has_ids: bool, path: str) -> None:
+    def _check(self, fields: Sequence[FileField], arrow: pa.Schema, has_ids: bool, path: str, file: OpenFile) -> None:
         by_id = {column.field_id: column for column in self.schema.fields}
         by_name = {column.name: column for column in self.schema.fields}
-        for field, stored in zip(fields, arrow, strict=True):
+        plain = file.arrow if isinstance(file, ParquetData) else arrow
+        for field, stored, as_stored in zip(fields, arrow, plain, strict=True):
             named = by_name.get(field.name)
             if named is not None and field.id != named.field_id:
                 why = (
@@ -99,7 +100,8 @@ class FooterReader:
                     todo="Add the column with table.alter first, or write the file's rows with table.write",
                 )  # fmt: skip
             column = named
-            if not fits(stored.type, arrow_type(column.field_type)):
+            wanted = arrow_type(column.field_type)
+            if not fits(stored.type, wanted) and not fits(as_stored.type, wanted):
                 raise SchemaError(
                     f"column {field.name!r} of a file is a {stored.type}", file=path,
                     why=f"the table has {column.field_type}", todo="Write its rows with table.write",
@@ -207,13 +209,40 @@ def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _arrow_schema(file: OpenFile) -> pa.Schema:
-    """The Arrow types of a file's columns. Those of an Avro file are known from its first rows."""
+def arrow_schema_of(file: OpenFile) -> pa.Schema:
+    """The Arrow types of a file's columns. Those of an Avro file are known from its first rows.
+
+    Timestamps that Parquet stores as INT96 are moments in time, as in the reference engine's MessageTypeToType.
+    """
+    if isinstance(file, ParquetData):
+        footer = file.metadata.schema
+        stored = iter([footer.column(n).physical_type for n in range(len(footer))])
+        return pa.schema([pa.field(field.name, _moments(field.type, stored)) for field in file.arrow])
     if file.arrow is not None:
         return file.arrow
     piece = next(iter(file.pieces(range(len(file.fields)))), None)
     columns = piece.columns if piece is not None else [pa.nulls(0) for _ in file.fields]
     return pa.schema([pa.field(field.name, column.type) for field, column in zip(file.fields, columns, strict=True)])
+
+
+def _moments(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:
+    """A type whose leaves that are stored as INT96 have the time zone UTC. `stored` has how leaves are stored, in
+    order."""
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [kind.field(n).with_type(_moments(kind.field(n).type, stored)) for n in range(kind.num_fields)]
+        )
+    if pa.types.is_map(kind):
+        key, item = _moments(kind.key_type, stored), _moments(kind.item_type, stored)
+        return kind if (key, item) == (kind.key_type, kind.item_type) else pa.map_(key, item)
+    if isinstance(kind, pa.BaseExtensionType):
+        for _ in range(leaf_count(kind.storage_type)):
+            next(stored)
+        return kind
+    if is_list(kind):
+        value = _moments(kind.value_type, stored)
+        return kind if value == kind.value_type else pa.list_(kind.value_field.with_type(value))
+    return pa.timestamp(kind.unit, "UTC") if next(stored) == "INT96" else kind
 
 
 def _leaves(fields: Sequence[FileField], kinds: Sequence[pa.DataType]) -> Iterator[tuple[int | None, pa.DataType]]:

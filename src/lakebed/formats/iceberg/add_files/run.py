@@ -32,6 +32,7 @@ from lakebed.formats.iceberg.commit.kinds import Append
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import DataFile, partition_key
+from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import NAME_MAPPING
@@ -57,11 +58,10 @@ def add_files(
     refuse_writing(operations, loaded)
     metadata = loaded.metadata
     named = candidates(operations.files, paths, given)
-    reader = _reader(operations, metadata)
+    reader = footer_reader(operations.files, metadata)
     work = engine or LocalEngine(operations.files.at_once if operations.files.at_once > 1 else None)
-    tasks = [named[start : start + _PER_TASK] for start in range(0, len(named), _PER_TASK)]
-    facts = [each for of_task in work.map(reader, tasks) for each in of_task]
-    placed = _Placing(metadata)
+    facts = [each for of_task in work.map(reader, in_tasks(named)) for each in of_task]
+    placed = Placing(metadata)
     added = tuple(placed.data_file(file, fact) for file, fact in zip(named, facts, strict=True))
     append = _AddOnce(Append(added), given[opt.CHECK_DUPLICATES])
     result = AddFilesResult(len(added), sum(file.record_count for file in added), placed.partitions(added), dry_run)
@@ -85,11 +85,17 @@ def add_files(
     return AddFilesResult(result.files, result.rows, result.partitions, instants=(committed.instant,))
 
 
-def _reader(operations: TableOperations, metadata: TableMetadata) -> FooterReader:
+def in_tasks(files: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+    """The files in the pieces that tasks take."""
+    return [files[start : start + _PER_TASK] for start in range(0, len(files), _PER_TASK)]
+
+
+def footer_reader(files: Files, metadata: TableMetadata) -> FooterReader:
+    """What reads footers for a table with this metadata."""
     text = metadata.properties.get(NAME_MAPPING) or _new_mapping(metadata)
     leaves = leaves_of(metadata.schema.fields)
     modes = metrics_modes(leaves, metadata.properties)
-    return FooterReader(operations.files, metadata.schema, metadata.spec, parse_mapping_from_json(text), modes)
+    return FooterReader(files, metadata.schema, metadata.spec, parse_mapping_from_json(text), modes)
 
 
 def _new_mapping(metadata: TableMetadata) -> str:
@@ -125,7 +131,7 @@ class _AddOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placing:
+class Placing:
     """The partition of each file, in the table's default spec."""
 
     metadata: TableMetadata

@@ -164,7 +164,7 @@ def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
 
 def catalog_error(error: Exception, catalog: str) -> StorageError:
     """The error for the failure of a catalog, with what to do about it."""
-    status = _status(error)
+    status = status_of(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError)) or status in (
         401,
         403,
@@ -193,11 +193,11 @@ def published_nothing(error: Exception) -> bool:
     """Whether a failed commit certainly changed nothing, because the catalog answered that it refused."""
     if isinstance(error, NotImplementedError):
         return True
-    status = _status(error)
+    status = status_of(error)
     return status is not None and status < 500 and status not in _UNSURE
 
 
-def _status(error: Exception) -> int | None:
+def status_of(error: Exception) -> int | None:
     """The HTTP status of an answer, from the client of a REST catalog (`requests`) or of Amazon; None without one."""
     cause: Any = error.__cause__ if error.__cause__ is not None else error
     response = getattr(cause, "response", None)

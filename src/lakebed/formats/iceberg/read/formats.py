@@ -208,20 +208,21 @@ def _leaves_of(schema: pa.Schema) -> list[range]:
     leaves: list[range] = []
     start = 0
     for field in schema:
-        count = _leaf_count(field.type)
+        count = leaf_count(field.type)
         leaves.append(range(start, start + count))
         start += count
     return leaves
 
 
-def _leaf_count(kind: pa.DataType) -> int:
+def leaf_count(kind: pa.DataType) -> int:
+    """How many leaves Parquet has of a type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _leaf_count(kind.storage_type)
+        return leaf_count(kind.storage_type)
     if pa.types.is_struct(kind):
-        return sum(_leaf_count(kind.field(n).type) for n in range(kind.num_fields))
+        return sum(leaf_count(kind.field(n).type) for n in range(kind.num_fields))
     if pa.types.is_map(kind):
-        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
-    return _leaf_count(kind.value_type) if is_list(kind) else 1
+        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
+    return leaf_count(kind.value_type) if is_list(kind) else 1
 
 
 def _is_nested(kind: pa.DataType) -> bool:

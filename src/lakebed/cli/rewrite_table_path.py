@@ -1,0 +1,38 @@
+"""`lakebed rewrite-table-path TABLE TARGET STAGING`: a table's metadata for another place (Iceberg)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import lakebed
+from lakebed.cli import output, upkeep
+from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+
+
+def rewrite_table_path(
+    table: TableArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where the copy will lie.", show_default=False)],
+    staging: Annotated[
+        str, typer.Argument(metavar="STAGING", help="A folder for the new metadata and the list of files to copy.")
+    ],
+    since: Annotated[
+        str, typer.Option("--since", metavar="FILE", help="The metadata file of an earlier copy, whose files it has.")
+    ] = "",
+    dry_run: DryRunOption = False,
+    option: OptionOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Write an Iceberg table's metadata for another place to a folder, and list the files to copy there."""
+    opened = lakebed.open(table, output.parse_options(option or []))
+    result = opened.rewrite_table_path(target, staging, since, dry_run)
+    if json:
+        upkeep.emit(opened, result)
+        return
+    for source, to in result.copies:
+        output.log(f"copy {source} to {to}")
+    done = "would be" if dry_run else "were"
+    rewritten = f"{result.manifests} manifests and {result.delete_files} delete files {done} rewritten"
+    output.log(f"{opened.location}: {rewritten}, {len(result.copies)} files to copy; then register {result.metadata}")

@@ -1,0 +1,1 @@
+"""Tables made of folders of files, which stay where they are."""
