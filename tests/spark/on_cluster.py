@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +56,7 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     seen: dict[str, object] = {"bare": _bare(spark, hudi, place)}
     _log("bare", began)
     began = time.monotonic()
-    archive = lakebed.spark.ship(spark)
+    lakebed.spark.ship(spark)
     lakebed.spark.register(spark)
     _log("shipped", began)
     for step in (_read, _write, _write_by_format, _stream, _rewrite):
@@ -65,7 +64,6 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
         seen[step.__name__.lstrip("_")] = step(spark, hudi, place)
         _log(step.__name__, began)
     spark.stop()
-    shutil.rmtree(archive.parent)
     return seen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -55,6 +56,35 @@ def test_extras_go_along_when_they_are_asked_for(tmp_path: Path) -> None:
     assert any(name.startswith("thrift/") for name in names)
     with pytest.raises(UsageError, match="no extra 'nonsense'"):
         pack_environment(tmp_path, extras=["nonsense"])
+
+
+PACKED = """
+import atexit, sys, tempfile, zipfile
+from pathlib import Path
+from lakebed.spark.ship import ship
+
+class Session:
+    def addArtifacts(self, place, archive):
+        assert Path(place.partition("#")[0]).stat().st_size
+        if sys.argv[2] == "refuses":
+            raise OSError("the server is gone")
+
+zipfile.ZipFile.write = lambda archive, file, name: archive.writestr(name, b"")
+tempfile.tempdir = sys.argv[1]
+atexit.register(lambda: print(len(list(Path(sys.argv[1]).rglob("*.zip")))))
+ship(Session())
+atexit.register(lambda: print(len(list(Path(sys.argv[1]).rglob("*.zip")))))
+"""
+
+
+@pytest.mark.parametrize(("server", "said"), [("takes", "1 0"), ("refuses", "0")])
+def test_the_archive_goes_with_the_process(tmp_path: Path, server: str, said: str) -> None:
+    """An executor that starts later fetches it, so it stays until then; where it was not taken, it goes at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", PACKED, str(tmp_path), server], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == said.split() and ("the server is gone" in done.stderr) == (server == "refuses")
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("where", ["executor", "session", "driver", "planner"])

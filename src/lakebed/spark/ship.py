@@ -6,8 +6,10 @@ adds that folder to the path.
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata as metadata
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -38,9 +40,17 @@ def ship(spark: SparkSession, extras: Iterable[str] = ()) -> Path:
 
     Over Connect, artifacts do not reach `write_stream`, whose batches run in the server's own Python: install lakebed
     there. Raises UsageError for an unknown extra, RuntimeMissingError when lakebed itself was not installed with pip.
+
+    The archive, of some 80 MB, stays until this process ends: an executor that starts later fetches it then.
     """
-    archive = pack_environment(Path(tempfile.mkdtemp(prefix="lakebed-ship-")), extras)
-    spark.addArtifacts(f"{archive}#{SHIPPED_FOLDER}", archive=True)
+    folder = Path(tempfile.mkdtemp(prefix="lakebed-ship-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        archive = pack_environment(folder, extras)
+        spark.addArtifacts(f"{archive}#{SHIPPED_FOLDER}", archive=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return archive
 
 

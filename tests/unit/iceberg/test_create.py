@@ -147,3 +147,13 @@ def test_unknown_fields_of_the_metadata_outlive_a_change(tmp_path: Path) -> None
     assert after["metadata-log"] == [{"timestamp-ms": before["last-updated-ms"], "metadata-file": str(path)}]
     changed = {"properties", "metadata-log", "last-updated-ms"}
     assert {k: v for k, v in after.items() if k not in changed} == {k: v for k, v in before.items() if k not in changed}
+
+
+def test_the_size_of_splits_is_a_property_of_the_table(tmp_path: Path) -> None:
+    table = lakebed.create(
+        tmp_path / "t", "iceberg", SCHEMA, options={"read.split.target-size": "1000", "branch": "main"}
+    )
+    assert document(table)["properties"] == {"read.split.target-size": "1000"}
+    with pytest.raises(OptionError, match=r"read\.split\.target-size"):
+        lakebed.create(tmp_path / "other", "iceberg", SCHEMA, options={"read.split.target-size": "much"})
+    assert not (tmp_path / "other").exists()

@@ -101,13 +101,16 @@ def new_metadata(
 def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
     """The format version and the table properties from the options of `create`.
 
-    As in Iceberg, any key is a table property, except those that only say how to open a table. OptionError for a value
-    of the wrong type, and for a key that metadata reserves.
+    As in Iceberg, any key is a table property, except those that only say how to open a table. `read.split.target-size`
+    is both. OptionError for a value of the wrong type, and for a key that metadata reserves.
     """
     text = options.get(FORMAT_VERSION, str(_DEFAULT_VERSION))
     if text not in ("1", "2", "3"):
         raise OptionError.ill_typed(FORMAT_VERSION, text, "1, 2 or 3")
-    properties = {k: v for k, v in options.items() if k != FORMAT_VERSION and not opt.OPENING.knows(k)}
+    split = opt.SPLIT_SIZE.key
+    properties = {k: v for k, v in options.items() if k != FORMAT_VERSION and (k == split or not opt.OPENING.knows(k))}
+    if split in properties:
+        opt.SPLIT_SIZE.read(properties[split])
     for key in RESERVED:
         if key in properties:
             raise OptionError(
