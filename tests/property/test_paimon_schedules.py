@@ -104,10 +104,7 @@ class Reader:
         return 0 if place["next"] is None else place["next"] - 1
 
     def advance(self, limits: Limits) -> None:
-        """Read all there is. A stream whose snapshots are gone says so, and begins again. A batch has the order of the
-        snapshots for each bucket, and an overwrite of dynamic buckets moves keys, so of these it takes one at a time.
-        """
-        limits = Limits(commits=1) if self.life.moves_keys else limits
+        """Read all there is. A stream whose snapshots are gone says so, and begins again."""
         try:
             for position, plan in drain(self.stream, self.position, limits):
                 for row in run(plan, 1).read_all().to_pylist():
@@ -149,7 +146,6 @@ class Life:
         self.vectors = self.producer in ("none", "lookup") and chance.random() < 0.3
         self.parted, self.consumer = chance.random() < 0.5, chance.random() < 0.5
         bucket = chance.choice(["1", "2", "-1"])
-        self.moves_keys = bucket == "-1"
         self.lazy = not self.vectors and chance.random() < 0.4
         self.stream_options = {}
         self.tells_overwrites = self.producer in ("none", "input") and chance.random() < 0.5

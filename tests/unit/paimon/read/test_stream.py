@@ -296,6 +296,36 @@ def test_a_key_that_moves_to_another_partition_is_deleted_before_it_is_inserted(
         assert state == wanted
 
 
+@pytest.mark.parametrize("producer", ["none", "input"])
+@pytest.mark.parametrize("rescaled", [False, True], ids=["dynamic", "rescaled"])
+def test_an_overwrite_that_moves_keys_to_other_buckets_retracts_them_first(
+    make: Make, producer: str, rescaled: bool
+) -> None:
+    """In one batch with the commits around it, whatever the number of tasks."""
+    given = {"bucket": "5"} if rescaled else {"bucket": "-1", "dynamic__bucket_target__row__num": "2"}
+    table = make(changelog__producer=producer, **given, streaming__read__overwrite="true")
+    writer = table.writer()
+    writer.write(rows(*(("a", number, "v", 1) for number in range(9)), *(("b", number, "v", 1) for number in range(9))))
+    writer.write(rows(("a", 3, "v", 2), ("a", 3, "v", 2), kinds=["-U", "-D"]))
+    writer.write(rows(("a", 3, "w", 3), kinds=["+I"]))
+    writer.commit(1, writer.prepare_commit())
+    if rescaled:
+        table.alter(lakebed.set_option("bucket", "2"))
+        table = lakebed.open(table.location)
+    table.write(rows(*(("a", number, "x", 4) for number in range(8, 0, -1))), mode="overwrite")
+    table.write(rows(("a", 5, "y", 5), ("b", 5, "y", 5)))
+    table.write(rows(("a", 6, "x", 4)), mode="delete")
+    wanted = {row[:2]: row for row in contents(table)}
+    reader = lakebed.open(table.location, {"read.start-commit": "earliest"}).stream()
+    plan = reader.plan(reader.initial(), reader.latest(reader.initial(), UNBOUNDED))
+    for tasks in (1, 4):
+        state: dict[tuple[str, int], tuple[Any, ...] | None] = {}
+        for row in run(plan, tasks).read_all().to_pylist():
+            kind = row.pop("_row_kind")
+            state[row["dt"], row["id"]] = tuple(row.values()) if kind in ("+I", "+U") else None
+        assert {key: row for key, row in state.items() if row is not None} == wanted
+
+
 def test_a_column_that_is_added_comes_with_the_next_stream(location: Path) -> None:
     reader = stream(location, scan_snapshot__id="1", read_commits_limit="1")
     batches = drain(reader)

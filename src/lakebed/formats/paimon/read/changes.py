@@ -8,8 +8,8 @@ rows of added files). Batch reads leave level 0 out where only a compaction make
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -34,10 +34,11 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.change_task import ChangeReader, KindColumn
 from lakebed.formats.paimon.read.keys import check_keys
+from lakebed.formats.paimon.read.moved_keys import in_order, moved_partitions, size_of
 from lakebed.formats.paimon.read.plan import ReadRequest, deletion_files
 from lakebed.formats.paimon.read.range import Mode, Range, option_range, position_range
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
-from lakebed.formats.paimon.read.split import ChangeSplit, DeletionFile, How, Only, PaimonSplit, Step
+from lakebed.formats.paimon.read.split import ChangeSplit, DeletionFile, How, PaimonSplit, Step
 from lakebed.formats.paimon.read.splits import bucket_splits, packed, skips_level_0
 from lakebed.formats.paimon.snapshot import Position
 from lakebed.formats.paimon.unserved import Use
@@ -152,6 +153,8 @@ class Steps:
     request: ReadRequest
     _rounds: list[list[Step]] = field(default_factory=list)
     """The steps of each commit, or of each other call that adds some."""
+    _totals: dict[bytes, set[int]] = field(default_factory=dict)
+    """The numbers of buckets that the files of each partition were written for."""
     _folders: PartitionFolders = field(init=False)
 
     def __post_init__(self) -> None:
@@ -184,13 +187,14 @@ class Steps:
 
     def written(self, entries: Iterable[ManifestEntry]) -> None:
         """The rows of new files, as they were written."""
-        buckets = _by_bucket(self._matching(entries))
+        buckets = _by_bucket(self._counted(self._matching(entries)))
         self._rounds.append([Step(How.WRITTEN, self._split(bucket, files)) for bucket, files in buckets.items()])
 
     def replaced(self, entries: Sequence[ManifestEntry]) -> None:
         """What an overwrite changed: the rows of files that it removed, and those of files that it added."""
-        added = _by_bucket(self._matching(entry for entry in entries if entry.kind == ADD))
-        removed = _by_bucket(self._matching(entry for entry in entries if entry.kind != ADD))
+        matching = self._counted(self._matching(entries))
+        added = _by_bucket(entry for entry in matching if entry.kind == ADD)
+        removed = _by_bucket(entry for entry in matching if entry.kind != ADD)
         steps = self._new_round()
         for bucket in {**removed, **added}:
             new = self._split(bucket, added[bucket]) if bucket in added else None
@@ -247,6 +251,13 @@ class Steps:
         check_keys(request.history, request.schema, chosen)
         return request.pruning.kept(chosen, request.predicate)
 
+    def _counted(self, entries: Sequence[ManifestEntry]) -> Sequence[ManifestEntry]:
+        """The same entries, whose numbers of buckets are noted."""
+        for entry in entries:
+            if entry.total_buckets > 0:
+                self._totals.setdefault(entry.partition, set()).add(entry.total_buckets)
+        return entries
+
     def _new_round(self) -> list[Step]:
         self._rounds.append([])
         return self._rounds[-1]
@@ -262,21 +273,29 @@ class Steps:
 
     def _change_splits(self) -> Iterator[ChangeSplit]:
         """One split per bucket; several where rows have no key, and so no order; one in all where keys move between
-        buckets, and what a commit retracts must come before what it adds."""
+        buckets, and what a commit retracts must come before what it adds: of all partitions where keys move between
+        them, else of each partition where an overwrite moved keys."""
         schema, options = self.request.schema, self.request.options
         rounds = [steps for steps in self._rounds if steps]
-        moves = bucket_mode(schema, options) is BucketMode.KEY_DYNAMIC
-        if moves and (len(rounds) > 1 or any(step.may_retract for steps in rounds for step in steps)):
-            steps = tuple(_retractions_first(rounds))
-            yield ChangeSplit("in order", sum(map(_size, steps)), steps)
-            return
+        moved: Collection[bytes] = ()
+        if schema.primary_keys:
+            mode = bucket_mode(schema, options)
+            if mode is BucketMode.KEY_DYNAMIC:
+                if len(rounds) > 1 or any(step.may_retract for steps in rounds for step in steps):
+                    yield in_order("in order", rounds, lambda step: step.may_retract)
+                    return
+            else:
+                moved = moved_partitions(rounds, self._totals, mode)
+        for partition in sorted(moved):
+            inside = [[step for step in steps if step.side.partition == partition] for steps in rounds]
+            yield in_order(f"{self._folders.of_row(partition)} in order", inside, lambda step: step.how is How.REPLACED)
         buckets: dict[Bucket, list[Step]] = {}
-        for step in (step for steps in rounds for step in steps):
+        for step in (step for steps in rounds for step in steps if step.side.partition not in moved):
             buckets.setdefault((step.side.partition, step.side.bucket), []).append(step)
         for of_bucket in buckets.values():
             joined = [*_joined(of_bucket)]
             if schema.primary_keys:
-                yield ChangeSplit(joined[0].side.folder, sum(map(_size, joined)), tuple(joined))
+                yield ChangeSplit(joined[0].side.folder, sum(map(size_of, joined)), tuple(joined))
                 continue
             ordered = options[opt.BUCKET] > 0
             for number, part in enumerate(part for step in joined for part in self._parts(step)):
@@ -314,12 +333,6 @@ def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[Bucket, list[DataFileMe
     return buckets
 
 
-def _retractions_first(rounds: Iterable[Sequence[Step]]) -> Iterator[Step]:
-    for steps in rounds:
-        yield from (replace(step, only=Only.RETRACTED) for step in steps if step.may_retract)
-        yield from (replace(step, only=Only.CURRENT) for step in steps)
-
-
 def _joined(steps: Iterable[Step]) -> Iterator[Step]:
     """The same steps, with files that are read as they were written joined into one step."""
     waiting: list[PaimonSplit] = []
@@ -343,7 +356,3 @@ def _written_together(splits: Sequence[PaimonSplit]) -> Iterator[Step]:
         How.WRITTEN,
         PaimonSplit(first.group, size, first.partition, first.bucket, first.folder, files, deletions),
     )
-
-
-def _size(step: Step) -> int:
-    return sum(side.size for side in (step.added, step.removed) if side is not None)

@@ -1,0 +1,40 @@
+"""The order of changes where keys move between buckets: what a commit retracts comes before what it adds.
+
+A key's bucket is its own, so buckets are read side by side. There are two exceptions: a table whose keys move between
+partitions, and an overwrite, which gives keys of dynamic buckets new ones, or a partition another number of buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.read.split import ChangeSplit, How, Only, Step
+
+
+def moved_partitions(
+    rounds: Iterable[Sequence[Step]], totals: Mapping[bytes, Set[int]], mode: BucketMode
+) -> frozenset[bytes]:
+    """The partitions, as serialized rows, where an overwrite may have put keys into other buckets than they were in.
+    `rounds` are the steps of each commit, and `totals` the numbers of buckets that files of a partition were written
+    for."""
+    replaced = frozenset(step.side.partition for steps in rounds for step in steps if step.how is How.REPLACED)
+    if mode is BucketMode.HASH_DYNAMIC:
+        return replaced
+    return frozenset(partition for partition in replaced if len(totals.get(partition, ())) > 1)
+
+
+def in_order(group: str, rounds: Iterable[Sequence[Step]], divides: Callable[[Step], bool]) -> ChangeSplit:
+    """One split of all steps, commit by commit. What a commit retracts comes first, from the steps that `divides`
+    names: the rows of the others stay in the order in which they were written."""
+    steps: list[Step] = []
+    for of_commit in rounds:
+        steps += (replace(step, only=Only.RETRACTED) for step in of_commit if divides(step))
+        steps += (replace(step, only=Only.CURRENT) if divides(step) else step for step in of_commit)
+    return ChangeSplit(group, sum(map(size_of, steps)), tuple(steps))
+
+
+def size_of(step: Step) -> int:
+    """The bytes of a step's files, of both sides."""
+    return sum(side.size for side in (step.added, step.removed) if side is not None)
