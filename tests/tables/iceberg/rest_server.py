@@ -35,8 +35,8 @@ class Failure:
 class RestCatalog:
     """What the server holds. `failures` are taken from the front, one a commit; `commits` are the bodies that came.
 
-    `defaults` are settings for all clients, `config` those that come with a table, and `views` names of views.
-    `meanwhile` are taken from the front, too, and run before a commit.
+    `defaults` are settings for all clients, `config` and `credentials` what comes with a table, and `views` names of
+    views. `meanwhile` are taken from the front, too, and run before a commit.
     """
 
     warehouse: Path
@@ -47,6 +47,7 @@ class RestCatalog:
     views: set[str] = field(default_factory=set)
     defaults: dict[str, str] = field(default_factory=dict)
     config: dict[str, str] = field(default_factory=dict)
+    credentials: list[dict[str, Any]] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     hidden_metadata: bool = False
     """Commits are answered with a location that cannot be read."""
@@ -108,7 +109,8 @@ class RestCatalog:
         if name not in self.tables:
             return problem(404, f"no such table: {name}")
         location, document = self.tables[name]
-        return 200, {"metadata-location": location, "metadata": document, "config": self.config}
+        found = {"metadata-location": location, "metadata": document, "config": self.config}
+        return 200, {**found, "storage-credentials": self.credentials}
 
     def _commit(self, name: str, body: Any) -> tuple[int, Any]:
         if self.meanwhile:

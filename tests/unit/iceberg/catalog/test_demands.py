@@ -43,11 +43,17 @@ def test_requests_that_only_the_catalog_may_sign(rest: RestCatalog) -> None:
     create("cat:db.t", 2, **options)
     rest.config = SIGNING
     with pytest.raises(UnsupportedError, match="signs each request") as caught:
-        lakebed.open("cat:db.t", options)
+        lakebed.open("cat:db.t", {**options, "lakebed.catalog.token": "a key to the catalog alone"})
     assert "vended-credentials" in str(caught.value)
     lakebed.open("cat:db.t", {**options, **KEYS})
-    rest.config = SIGNING | {"s3.access-key-id": "k", "s3.secret-access-key": "s"}
+    vended = {"s3.access-key-id": "k", "s3.secret-access-key": "s"}
+    rest.config = SIGNING | vended
     lakebed.open("cat:db.t", options)
+    rest.config, rest.credentials = SIGNING, [{"prefix": "/", "config": vended}]
+    lakebed.open("cat:db.t", options)
+    rest.credentials = [{"prefix": "s3://elsewhere", "config": vended}]
+    with pytest.raises(UnsupportedError, match="signs each request"):
+        lakebed.open("cat:db.t", options)
 
 
 def test_a_view_is_no_table(rest: RestCatalog, hive: Metastore, tmp_path: Path) -> None:

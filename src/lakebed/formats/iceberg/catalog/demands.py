@@ -17,14 +17,13 @@ from lakebed.errors import UnsupportedError
 
 _PLANNING = "scan-planning-mode"
 _SIGNING = "s3.remote-signing-enabled"
-_KEYS = ("s3.access-key-id", "client.access-key-id")
 
 
 def refuse_demands(table: str, config: Mapping[str, Any], has_keys: bool) -> None:
     """UnsupportedError where a catalog asks of its clients what lakebed does not do.
 
-    `config` has the catalog's properties and what it answered about the table. `has_keys` is whether the caller gave
-    keys for the storage, which then need no signature of the catalog.
+    `config` has the catalog's properties and what it answered about the table. `has_keys` is whether the caller or the
+    catalog gave keys for the storage, which then need no signature of the catalog.
     """
     if str(config.get(_PLANNING, "")).lower() == "server":
         raise UnsupportedError(
@@ -33,7 +32,7 @@ def refuse_demands(table: str, config: Mapping[str, Any], has_keys: bool) -> Non
             why=f"its setting {_PLANNING} is server: clients must not read the table's manifests",
             todo="Read it with an engine that has server-side planning, or ask the catalog's owner for the mode client",
         )
-    if str(config.get(_SIGNING, "")).lower() == "true" and not has_keys and not any(config.get(key) for key in _KEYS):
+    if str(config.get(_SIGNING, "")).lower() == "true" and not has_keys:
         raise UnsupportedError(
             "the catalog signs each request to the storage itself",
             table=table,

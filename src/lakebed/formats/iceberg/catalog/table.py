@@ -57,7 +57,7 @@ from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate,
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
-from lakebed.kernel.files.credentials import KEYS_END, credentials_from, is_secret
+from lakebed.kernel.files.credentials import KEYS_END, PREFIX, credentials_from, is_secret
 from lakebed.kernel.files.places import named_places
 
 __all__ = [
@@ -343,7 +343,8 @@ class CatalogTable:
         """The files of an entry. It is `before` where the places and the credentials are still the same."""
         properties, options = entry.metadata.properties, table_options(self.catalog.properties, entry, self.options)
         config = {**self.catalog.properties, **entry.config}
-        refuse_demands(self.name, config, has_keys=any(map(is_secret, self.options)))
+        keys = [key for key in options if key.lower().startswith(PREFIX) and is_secret(key.lower())]
+        refuse_demands(self.name, config, has_keys=bool(keys))
         places = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
         named = named_places(options, (spelled(place) for place in places))
         credentials = credentials_from(options)
