@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaves_of
 from lakebed.formats.iceberg.write.statistics.metrics import parquet_metrics, split_offsets
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.decoding import Stated
+from lakebed.kernel.schemas import SchemaKey
 
 _UNMAPPED = NameMapping([])
 
@@ -60,22 +61,39 @@ class FooterReader:
 
     def __call__(self, candidates: Sequence[Candidate]) -> list[FileFacts]:
         """The facts of each file, in order. SchemaError for a file that does not fit the table."""
+        known: _Known = {}
         with self.files.fetching((each.path, each.size) for each in candidates):
-            return [self._facts(each) for each in candidates]
+            return [self._facts(each, known) for each in candidates]
 
-    def _facts(self, candidate: Candidate) -> FileFacts:
+    def _facts(self, candidate: Candidate, known: _Known) -> FileFacts:
         path = candidate.path
         stated = Stated(candidate.size)
         with opened(self.files, path, candidate.format, _UNMAPPED, stated=stated) as file:
-            has_ids = any(field.has_ids for field in file.fields)
-            fields = file.fields if has_ids else with_mapping(file.fields, self.mapping)
-            arrow = arrow_schema_of(file)
-            self._check(fields, arrow, has_ids, path, file)
-            names = tuple(field.name for field in fields if field.id is not None)
+            columns = self._columns(file, path, known)
             if not isinstance(file, ParquetData):
-                return FileFacts(file.rows, candidate.size, has_ids, names, Metrics())
-            metrics = self._metrics(file.metadata, fields, arrow)
-            return FileFacts(file.rows, candidate.size, has_ids, names, metrics, split_offsets(file.metadata))
+                return FileFacts(file.rows, candidate.size, columns.has_ids, columns.names, Metrics())
+            metrics = columns.metrics(file.metadata)
+            offsets = split_offsets(file.metadata)
+            return FileFacts(file.rows, candidate.size, columns.has_ids, columns.names, metrics, offsets)
+
+    def _columns(self, file: OpenFile, path: str, known: _Known) -> _Columns:
+        """The columns of a file, held against the table: SchemaError where they do not fit. Those of Parquet files with
+        the same schema are known from the first of them."""
+        if not isinstance(file, ParquetData):
+            return self._checked(file, arrow_schema_of(file), path)[0]
+        key = SchemaKey(file.arrow), _stored(file)
+        if key not in known:
+            arrow = arrow_schema_of(file)
+            columns, fields = self._checked(file, arrow, path)
+            known[key] = self._measured(columns, file.metadata.num_columns, fields, arrow)
+        return known[key]
+
+    def _checked(self, file: OpenFile, arrow: pa.Schema, path: str) -> tuple[_Columns, Sequence[FileField]]:
+        has_ids = any(field.has_ids for field in file.fields)
+        fields = file.fields if has_ids else with_mapping(file.fields, self.mapping)
+        self._check(fields, arrow, has_ids, path, file)
+        names = tuple(field.name for field in fields if field.id is not None)
+        return _Columns(has_ids, names, (), (), {}), fields
 
     def _check(self, fields: Sequence[FileField], arrow: pa.Schema, has_ids: bool, path: str, file: OpenFile) -> None:
         by_id = {column.field_id: column for column in self.schema.fields}
@@ -118,16 +136,16 @@ class FooterReader:
             if column.required and column.initial_default is None and column.field_id not in held | from_path:
                 raise SchemaError(f"a file lacks the required column {column.name!r}", file=path)
 
-    def _metrics(self, footer: pq.FileMetaData, fields: Sequence[FileField], arrow: pa.Schema) -> Metrics:
-        """The metrics of the columns that the table has. Where a file stores a type in another way than the table, the
-        numbers in its footer mean something else, and the column has no bounds."""
+    def _measured(self, columns: _Columns, count: int, fields: Sequence[FileField], arrow: pa.Schema) -> _Columns:
+        """With the leaves that get metrics: those that the table has. Where a file stores a type in another way than
+        the table, the numbers in its footer mean something else, and the column has no bounds."""
         leaves = {leaf.id: leaf for leaf in leaves_of(self.schema.fields)}
         chosen: list[Leaf] = []
         places: list[int] = []
         modes: dict[int, MetricsMode] = {}
         stored = [*_leaves(fields, [field.type for field in arrow])]
-        if len(stored) != footer.num_columns:
-            return Metrics()
+        if len(stored) != count:
+            return columns
         for place, (id, kind) in enumerate(stored):
             leaf = leaves.get(id) if id is not None else None
             if leaf is None or leaf.width > 1:
@@ -136,14 +154,37 @@ class FooterReader:
             places.append(place)
             same = kind == _storage(arrow_type(leaf.type)) or (str(kind), str(leaf.type)) in _SAME_NUMBERS
             modes[leaf.id] = self.modes[leaf.id] if same else MetricsMode(self.modes[leaf.id].counts, 0)
-        metrics = parquet_metrics(footer, chosen, modes, {}, places)
-        floats = {leaf.id for leaf in chosen if leaf.is_float}
+        return replace(columns, leaves=tuple(chosen), places=tuple(places), modes=modes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What files with the same schema have in common. `leaves` get metrics by their `modes`, and `places` are their
+    numbers among the columns of the file."""
+
+    has_ids: bool
+    names: tuple[str, ...]
+    leaves: tuple[Leaf, ...]
+    places: tuple[int, ...]
+    modes: Mapping[int, MetricsMode]
+
+    def metrics(self, footer: pq.FileMetaData) -> Metrics:
+        """The metrics of a Parquet file."""
+        if not self.leaves:
+            return Metrics()
+        metrics = parquet_metrics(footer, self.leaves, self.modes, {}, self.places)
+        floats = {leaf.id for leaf in self.leaves if leaf.is_float}
+        if not floats:
+            return metrics
         return replace(
             metrics,
             lower_bounds=_without_nan(metrics.lower_bounds, floats),
             upper_bounds=_without_nan(metrics.upper_bounds, floats),
         )
 
+
+_Known = dict[tuple[SchemaKey, tuple[str, ...]], _Columns]
+"""The columns of the files so far, by their schema and how their leaves are stored."""
 
 _SAME_NUMBERS = {("int32", "long"), ("float", "double"), ("int8", "int"), ("int16", "int"), ("large_string", "string")}
 """Types of a file, and of the table, whose values have the same numbers in a footer."""
@@ -215,14 +256,19 @@ def arrow_schema_of(file: OpenFile) -> pa.Schema:
     Timestamps that Parquet stores as INT96 are moments in time, as in the reference engine's MessageTypeToType.
     """
     if isinstance(file, ParquetData):
-        footer = file.metadata.schema
-        stored = iter([footer.column(n).physical_type for n in range(len(footer))])
+        stored = iter(_stored(file))
         return pa.schema([pa.field(field.name, _moments(field.type, stored)) for field in file.arrow])
     if file.arrow is not None:
         return file.arrow
     piece = next(iter(file.pieces(range(len(file.fields)))), None)
     columns = piece.columns if piece is not None else [pa.nulls(0) for _ in file.fields]
     return pa.schema([pa.field(field.name, column.type) for field, column in zip(file.fields, columns, strict=True)])
+
+
+def _stored(file: ParquetData) -> tuple[str, ...]:
+    """How Parquet stores each leaf."""
+    footer = file.metadata.schema
+    return tuple(footer.column(n).physical_type for n in range(len(footer)))
 
 
 def _moments(kind: pa.DataType, stored: Iterator[str]) -> pa.DataType:

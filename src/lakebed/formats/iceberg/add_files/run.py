@@ -8,13 +8,13 @@ changed: from then on they are the table's, and its upkeep removes them when no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.table.name_mapping import NameMapping, parse_mapping_from_json
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
 from lakebed.errors import SchemaError, UsageError
@@ -61,7 +61,7 @@ def add_files(
     reader = footer_reader(operations.files, metadata)
     work = engine or LocalEngine(operations.files.at_once if operations.files.at_once > 1 else None)
     facts = [each for of_task in work.map(reader, in_tasks(named)) for each in of_task]
-    placed = Placing(metadata)
+    placed = Placing.of(metadata)
     added = tuple(placed.data_file(file, fact) for file, fact in zip(named, facts, strict=True))
     append = _AddOnce(Append(added), given[opt.CHECK_DUPLICATES])
     result = AddFilesResult(len(added), sum(file.record_count for file in added), placed.partitions(added), dry_run)
@@ -135,15 +135,20 @@ class Placing:
     """The partition of each file, in the table's default spec."""
 
     metadata: TableMetadata
+    kind: pa.StructType
+    typed: dict[tuple[int, str | None], object] = field(default_factory=dict)
+    """The values of texts in paths so far, by the number of the partition field."""
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> Placing:
+        """Into the default spec of a table."""
+        return cls(metadata, partition_type(metadata, metadata.spec))
 
     def data_file(self, file: Candidate, facts: FileFacts) -> DataFile:
         """The data file of a candidate. SchemaError where nothing says in which partition it lies."""
-        spec, kind = self.metadata.spec, partition_type(self.metadata, self.metadata.spec)
+        spec = self.metadata.spec
         in_path = path_values(file.path)
-        partition = tuple(
-            self._value(key, kind.field(number).type, in_path, facts, file.path)
-            for number, key in enumerate(spec.fields)
-        )
+        partition = tuple(self._value(number, key, in_path, facts, file.path) for number, key in enumerate(spec.fields))
         return DataFile(
             file.path, file.format, spec.spec_id, partition, facts.rows, facts.size,
             split_offsets=facts.split_offsets, metrics=facts.metrics,
@@ -162,16 +167,19 @@ class Placing:
         return tuple(sorted(sums.values(), key=lambda each: each.path))
 
     def _value(
-        self, key: PartitionField, kind: pa.DataType, in_path: Mapping[str, str | None], facts: FileFacts, path: str
+        self, number: int, key: PartitionField, in_path: Mapping[str, str | None], facts: FileFacts, path: str
     ) -> object:
-        if str(key.transform) == "void":
+        if isinstance(key.transform, VoidTransform):
             return None
         column = self.metadata.schema.find_column_name(key.source_id) or key.name
         if isinstance(key.transform, IdentityTransform):
             for name in (key.name, column):
                 if name in in_path:
-                    value = typed(in_path[name], kind, name, path)
-                    self._agrees(key, value, facts, kind, path)
+                    text = in_path[name]
+                    if (number, text) not in self.typed:
+                        self.typed[number, text] = typed(text, self.kind.field(number).type, name, path)
+                    value = self.typed[number, text]
+                    self._agrees(key, value, facts, path)
                     return value
         low, high = self._extremes(key, facts)
         if low is None or low != high:
@@ -204,7 +212,7 @@ class Placing:
         first, last = transformed(key.transform, values, kind).to_pylist()
         return first, last
 
-    def _agrees(self, key: PartitionField, value: object, facts: FileFacts, kind: pa.DataType, path: str) -> None:
+    def _agrees(self, key: PartitionField, value: object, facts: FileFacts, path: str) -> None:
         """SchemaError where a file has the column itself, and with another value than its path."""
         low, high = facts.metrics.lower_bounds.get(key.source_id), facts.metrics.upper_bounds.get(key.source_id)
         if low is None or high is None:

@@ -93,7 +93,7 @@ def _create(
     properties.setdefault(NAME_MAPPING, schema.name_mapping.model_dump_json())
     location = target.location(source if in_place else "", dry_run)
     document = new_metadata(location, schema, spec, version, properties)
-    placed = Placing(TableMetadata(document))
+    placed = Placing.of(TableMetadata(document))
     reader = footer_reader(files, placed.metadata)
     append = _append(reader, folder, placed, work)
     described = tuple(f"{field.name} {field.field_type}" for field in schema.fields)

@@ -81,7 +81,7 @@ def _avro_field(name: str, id: Any, kind: Any) -> FileField:
 
 def with_mapping(fields: tuple[FileField, ...], mapping: NameMapping) -> tuple[FileField, ...]:
     """The fields of a file without ids, with the ids that the table's name mapping has for their names."""
-    return _mapped(fields, mapping.root)
+    return _mapped(fields, mapping.root) if mapping.root else fields
 
 
 def _mapped(fields: tuple[FileField, ...], mappings: Sequence[MappedField]) -> tuple[FileField, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from lakebed.kernel.avro.schema import check_schema
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.orc import OrcReader
 from lakebed.kernel.parquet.chunks import fetch_chunks
+from lakebed.kernel.schemas import SchemaKey
 from lakebed.kernel.scratch import Scratch
 
 BATCH_ROWS = 64 << 10
@@ -68,10 +70,9 @@ class ParquetData(OpenFile):
         )
         self.metadata: pq.FileMetaData = self._file.metadata
         self.rows = self.metadata.num_rows
-        self.arrow = schema = self._file.schema_arrow
-        self.fields = file_fields(schema, FIELD_ID)
-        self._leaves = _leaves_of(schema)
-        self._nested = [_is_nested(field.type) for field in schema]
+        self.arrow = self._file.schema_arrow
+        columns = _columns_of(SchemaKey(self.arrow))
+        self.fields, self._leaves, self._nested = columns.fields, columns.leaves, columns.nested
 
     def leaf(self, column: int) -> int | None:
         """The number of a top-level column's only leaf; None for a nested column."""
@@ -203,15 +204,27 @@ def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str
     return with_mapping(fields, mapping)
 
 
-def _leaves_of(schema: pa.Schema) -> list[range]:
-    """The numbers of each top-level column's leaves."""
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The top-level columns of Parquet files with one schema: their fields, the numbers of the leaves of each, and
+    whether it is nested."""
+
+    fields: tuple[FileField, ...]
+    leaves: tuple[range, ...]
+    nested: tuple[bool, ...]
+
+
+@lru_cache(maxsize=64)
+def _columns_of(key: SchemaKey) -> _Columns:
+    """Worked out once per schema: the files of a table have few."""
     leaves: list[range] = []
     start = 0
-    for field in schema:
+    for field in key.schema:
         count = leaf_count(field.type)
         leaves.append(range(start, start + count))
         start += count
-    return leaves
+    nested = tuple(_is_nested(field.type) for field in key.schema)
+    return _Columns(file_fields(key.schema, FIELD_ID), tuple(leaves), nested)
 
 
 def leaf_count(kind: pa.DataType) -> int:

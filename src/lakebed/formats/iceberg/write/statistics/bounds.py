@@ -41,7 +41,10 @@ class Bounds:
         """Add the least and the greatest value of more rows, in single-value form."""
         if not self.modes[leaf.id].length:
             return
-        extremes = self._extremes.get(leaf.id, (low, high))
+        if leaf.id not in self._extremes:
+            self._extremes[leaf.id] = low, high
+            return
+        extremes = self._extremes[leaf.id]
         if extremes is not None:
             order = _Order(leaf.type)
             self._extremes[leaf.id] = min(extremes[0], low, key=order), max(extremes[1], high, key=order)

@@ -41,7 +41,9 @@ def parquet_metrics(
         group = footer.row_group(number)
         for place, leaf in zip(places, leaves, strict=True):
             chunk = group.column(place)
-            taken = sum(group.column(n).total_compressed_size for n in range(place, place + leaf.width))
+            taken = chunk.total_compressed_size
+            if leaf.width > 1:
+                taken = sum(group.column(n).total_compressed_size for n in range(place, place + leaf.width))
             sizes[leaf.id] = sizes.get(leaf.id, 0) + taken
             if leaf.repeated or not modes[leaf.id].counts:
                 continue
