@@ -8,6 +8,8 @@ The table has no data: its manifests are written by lakebed's own writer, with f
     write      the commit of all files (manifests of 8 MiB), and of two branches more
     scan       the entries of all live files as columns, without figures of columns
     prune      the same of one partition, by its manifests' summaries and the entries
+    read       the plan of a read of all files
+    tasks      the same of a branch with deletes for some files, and its splits spread over 64 Spark tasks as bytes
     rewrite    the dry run of table.rewrite(): groups of every partition, with reasons
     twice      the same of a branch with twice as many files, to see what a file takes of memory
     deletes    the same of a branch where a twentieth of the files has a deletion vector and a twentieth a position
@@ -23,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import resource
 import subprocess
 import sys
@@ -37,15 +40,17 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, STATS, entry_schema
+from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.manifests import manifests_of, read_entries
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.verbs.many_splits import ManySplits
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "iceberg_plan.json"
-CASES = ("write", "scan", "prune", "rewrite", "twice", "deletes", "rest")
+CASES = ("write", "scan", "prune", "read", "tasks", "rewrite", "twice", "deletes", "rest")
 PARTITIONS = 1000
 PIECE = 50_000
 
@@ -110,10 +115,9 @@ def write(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
             return Produced("append", manifests, counts)
 
         commit_snapshot(table.operations, produce)
-        commit_snapshot(
-            table.operations, lambda attempt: Produced("append", [*attempt.existing] * 2), CommitOptions("twice")
-        )
-        commit_snapshot(table.operations, lambda attempt: with_deletes(attempt, files), CommitOptions("deletes"))
+        twice, deletes = CommitOptions("twice", start=MAIN), CommitOptions("deletes", start=MAIN)
+        commit_snapshot(table.operations, lambda attempt: Produced("append", [*attempt.existing] * 2), twice)
+        commit_snapshot(table.operations, lambda attempt: with_deletes(attempt, files), deletes)
         size = sum(f.stat().st_size for f in (path / "metadata").iterdir())
         return {"manifest_mb": size >> 20, "manifests": len(list((path / "metadata").glob("*-m*.avro")))}
 
@@ -210,6 +214,17 @@ def pruning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]
     return lambda: {"splits": len(opened(path).plan_read(where="p = 7").splits)}
 
 
+def reading(tasks: int) -> Callable[[Path, int, int], Callable[[], dict[str, Any]]]:
+    def work(path: Path) -> dict[str, Any]:
+        splits = opened(path, "deletes" if tasks else "main").plan_read().splits
+        assert isinstance(splits, ManySplits)
+        if not tasks:
+            return {"splits": len(splits)}
+        return {"splits": len(splits), "task_mb": sum(len(pickle.dumps(some)) for some in splits.spread(tasks)) >> 20}
+
+    return lambda path, files, columns: lambda: work(path)
+
+
 def rewriting(branch: str) -> Callable[[Path, int, int], Callable[[], dict[str, Any]]]:
     def work(path: Path) -> dict[str, Any]:
         result = opened(path, branch).rewrite(dry_run=True)
@@ -229,7 +244,8 @@ def rest(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
 
 
 CASES_BY_NAME = {
-    "write": write, "scan": scanning, "prune": pruning, "rewrite": rewriting("main"), "twice": rewriting("twice"),
+    "write": write, "scan": scanning, "prune": pruning, "read": reading(0), "tasks": reading(64),
+    "rewrite": rewriting("main"), "twice": rewriting("twice"),
     "deletes": rewriting("deletes"), "rest": rest,
 }  # fmt: skip
 

@@ -1,9 +1,8 @@
 """Checking an Iceberg table of 100,000 data files for lost ones: seconds, processor time, peak memory, and store calls.
 
-    ./run bench iceberg-repair [--files 100000] [--folder FOLDER]
+    ./run bench iceberg-repair [--files 100000] [--folder FOLDER] [--cases length,pyiceberg,jvm]
 
-The table has 100,000 small Parquet files in 1,000 partitions (links to one file), of which 100 are gone. Each case runs
-in a process of its own:
+The table has 100,000 small Parquet files in 1,000 partitions (links to one file), of which 100 are gone:
 
     existence, length, footer, data    the dry run of table.repair() at each depth
     repair                             table.repair(): the check at depth `length`, and the commit without the 100
@@ -12,83 +11,38 @@ in a process of its own:
     jvm                                Iceberg's own `rewrite_manifests` in LAKEBED_ICEBERG_JVM_PYTHON: no engine checks
                                        files, and this reads and writes the same manifests
 
-Peers that the environment does not name are left out. Seconds hold the start of the libraries too; those of the JVM do
-not hold the session's. Figures go to bench/results/iceberg_repair.json.
+Figures go to bench/results/iceberg_repair.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import resource
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table import StaticTable
 
-import lakebed
-from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.data_files import DataFile
-from lakebed.formats.iceberg.table import IcebergTable
-from lakebed.kernel.files import open_store
-from lakebed.testing.faults import FaultyStore
-from tests.tables.iceberg import commits
+from bench.iceberg_cases import Bench, Case, Statements, keep_metadata, restore_metadata
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results" / "iceberg_repair.json"
 DEPTHS = ("existence", "length", "footer", "data")
-CASES = (*DEPTHS, "repair", "pyiceberg")
 PARTITIONS, LOST, COMMITS = 1000, 100, 20
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.case:
-        print(json.dumps(measured(args.case, args.folder)))
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = args.folder or Path(temporary)
-        make(folder / "db" / "t", args.files)
-        figures = {case: in_a_process([sys.executable, "-m", "bench.iceberg_repair"], case, folder) for case in CASES}
-        if os.environ.get("LAKEBED_ICEBERG_JVM_PYTHON"):
-            remake(folder / "db" / "t")
-            peer = [os.environ["LAKEBED_ICEBERG_JVM_PYTHON"], "-m", "bench.iceberg_procedure_peer"]
-            call = "rewrite_manifests(table => 'db.t', use_caching => false)"
-            figures["jvm"] = json.loads(run([*peer, str(folder), call]))
-    for case, found in figures.items():
-        print(f"{case:10} " + "  ".join(f"{name} {value}" for name, value in found.items()))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"files": args.files, "lost": LOST, "cases": figures}, indent=1) + "\n")
+def make(place: Path, files: int) -> None:
+    """The table, of which the first `LOST` files are gone."""
+    import lakebed
+    from lakebed.formats.iceberg.codec.schema import arrow_schema
+    from lakebed.formats.iceberg.data_files import DataFile
+    from lakebed.formats.iceberg.table import IcebergTable
+    from tests.tables.iceberg import commits
 
-
-def run(command: list[str]) -> str:
-    """The last line that a command prints."""
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1]
-
-
-def in_a_process(command: list[str], case: str, folder: Path) -> dict[str, Any]:
-    if case in ("repair", "pyiceberg"):
-        remake(folder / "db" / "t")
-    found: dict[str, Any] = json.loads(run([*command, "--case", case, "--folder", str(folder)]))
-    return found
-
-
-def make(folder: Path, files: int) -> None:
-    """The table, of which the first `LOST` files are gone; its metadata is kept beside it."""
+    folder = place / "db" / "t"
     schema = pa.schema([("id", pa.int64()), ("p", pa.int32())])
     table = lakebed.create(folder, "iceberg", schema, (), ["p"])
     assert isinstance(table, IcebergTable)
@@ -99,51 +53,54 @@ def make(folder: Path, files: int) -> None:
     size = source.stat().st_size
     made: list[DataFile] = []
     for number in range(files):
-        place = folder / "data" / f"p={number % PARTITIONS}" / f"{number:08}.parquet"
+        data = folder / "data" / f"p={number % PARTITIONS}" / f"{number:08}.parquet"
         if number < PARTITIONS:
-            place.parent.mkdir()
+            data.parent.mkdir()
         if number % 10_000 == 0:  # a disk allows some ten thousand links to a file
             source = Path(shutil.copyfile(source, source.with_name(f"source-{number}.parquet")))
         if number >= LOST:
-            os.link(source, place)
-        made.append(DataFile(str(place), "PARQUET", 0, (number % PARTITIONS,), 100, size, split_offsets=(4,)))
+            os.link(source, data)
+        made.append(DataFile(str(data), "PARQUET", 0, (number % PARTITIONS,), 100, size, split_offsets=(4,)))
     for start in range(0, files, files // COMMITS):
         commits.append(table.operations, made[start : start + files // COMMITS])
-    shutil.copytree(folder / "metadata", folder.parent / "kept")
+    keep_metadata(folder)
 
 
-def remake(folder: Path) -> None:
-    """The metadata as it was made."""
-    shutil.rmtree(folder / "metadata")
-    shutil.copytree(folder.parent / "kept", folder / "metadata")
+def by_lakebed(depth: str, place: Path, files: int, dry_run: bool = True) -> Mapping[str, Any]:
+    import lakebed
+    from lakebed.kernel.files import open_store
+    from lakebed.testing.faults import FaultyStore
+
+    store = FaultyStore(open_store(place / "db" / "t"))
+    lost = lakebed.open(store).repair(dry_run=dry_run, options={"lakebed.repair.check": depth}).lost
+    assert len(lost) == LOST
+    return {"calls": dict(Counter(call.verb for call in store.calls))}
 
 
-def measured(case: str, folder: Path) -> dict[str, Any]:
-    place = folder / "db" / "t"
-    start = time.perf_counter()
-    if case == "pyiceberg":
-        lost, calls = checked_by_pyiceberg(place), Counter[str]()
-    else:
-        store = FaultyStore(open_store(place))
-        depth = "length" if case == "repair" else case
-        options = {"lakebed.repair.check": depth}
-        lost = len(lakebed.open(store).repair(dry_run=case != "repair", options=options).lost)
-        calls = Counter(call.verb for call in store.calls)
-    assert lost == LOST
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "seconds": round(time.perf_counter() - start, 2), "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
-        "peak_mb": used.ru_maxrss >> 10, "calls": dict(calls),
-    }  # fmt: skip
+def by_pyiceberg(place: Path, files: int) -> Mapping[str, Any]:
+    from pyiceberg.table import StaticTable
 
-
-def checked_by_pyiceberg(place: Path) -> int:
-    newest = max((place / "metadata").glob("v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+    metadata = (place / "db" / "t" / "metadata").glob("v*.metadata.json")
+    newest = max(metadata, key=lambda path: int(path.name[1:].split(".")[0]))
     table = StaticTable.from_metadata(str(newest))
     paths = [task.file.file_path for task in table.scan().plan_files()]
     with ThreadPoolExecutor(16) as pool:
-        return sum(not there for there in pool.map(lambda path: table.io.new_input(path).exists(), paths))
+        lost = sum(not there for there in pool.map(lambda path: table.io.new_input(path).exists(), paths))
+    assert lost == LOST
+    return {}
 
 
+def by_jvm(place: Path, files: int) -> Statements:
+    return Statements(["CALL had.system.rewrite_manifests(table => 'db.t', use_caching => false)"])
+
+
+CASES: dict[str, Case] = {
+    **{depth: partial(by_lakebed, depth) for depth in DEPTHS},
+    "repair": partial(by_lakebed, "length", dry_run=False), "pyiceberg": by_pyiceberg,
+}  # fmt: skip
+BENCH = Bench(
+    "iceberg_repair", __doc__, "files", 100_000, make, CASES, {"jvm": by_jvm},
+    lambda place: restore_metadata(place / "db" / "t"),
+)  # fmt: skip
 if __name__ == "__main__":
-    main()
+    BENCH.main()

@@ -6,12 +6,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.files.waiting import waiting
 from lakebed.model.split import Split
 from lakebed.spark.read import read_tasks
+from lakebed.verbs.many_splits import ManySplits
 from lakebed.verbs.read import ReadPlan
 
 SCHEMA = pa.schema([pa.field("split", pa.int64())])
@@ -79,3 +82,28 @@ def test_an_error_of_a_split_is_raised_in_the_task() -> None:
     (task,) = read_tasks(ReadPlan(SCHEMA, (Split("a", 1), Split("b", 1)), fail, at_once=8), 1, 1)
     with pytest.raises(ValueError, match="cannot be read"):
         list(task.batches())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Numbers(ManySplits[_Numbered]):
+    """Splits that tell which of them were made."""
+
+    numbers: Int64s
+    sizes: Int64s
+    told: list[int]
+
+    def made(self, places: Int64s) -> Iterator[_Numbered]:
+        for number in self.numbers[places].tolist():
+            self.told.append(number)
+            yield _Numbered(str(number), 1, number)
+
+    def taken(self, places: Int64s) -> _Numbers:
+        return _Numbers(self.numbers[places], self.sizes[places], self.told)
+
+
+def test_many_splits_are_packed_by_their_columns_and_made_by_their_tasks() -> None:
+    told: list[int] = []
+    tasks = read_tasks(ReadPlan(SCHEMA, _Numbers(np.arange(10), np.arange(10), told), _Reader(1)), 4, 1)
+    assert not told and [len(task.plan.splits) for task in tasks] == [3, 3, 2, 2]
+    read = [number for task in tasks for batch in task.batches() for number in batch.column(0).to_pylist()]
+    assert sorted(read) == sorted([*range(10)] * 3) and sorted(told) == [*range(10)]

@@ -23,6 +23,7 @@ from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
+from lakebed.verbs.many_splits import ManySplits
 from lakebed.verbs.read import ReadPlan, report
 
 TASKS_OPTION = "read.tasks"
@@ -78,8 +79,11 @@ class ReadTask:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in the schema `wire`."""
-        groups = [*_by_group(self.plan.splits).values()]
         overlap = Overlap(self.plan.at_once, self.plan.in_flight)
+        splits = self.plan.splits
+        if isinstance(splits, ManySplits):
+            return interleave(lambda split: self._read((split,)), splits, 1, overlap, lambda split: split.size)
+        groups = [*_by_group(splits).values()]
         return interleave(self._read, groups, 1, overlap, lambda group: sum(split.size for split in group))
 
     def _read(self, group: Sequence[Split]) -> Iterator[pa.RecordBatch]:
@@ -92,13 +96,13 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
     """Pack a plan's splits into tasks: `wanted` tasks, or by default a number that suits the data. There are fewer when
     there are fewer groups of splits. The plan's warnings are reported."""
     report(plan)
-    size = sum(split.size for split in plan.splits)
+    splits = plan.splits
+    size = int(splits.sizes.sum()) if isinstance(splits, ManySplits) else sum(split.size for split in splits)
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)
-    return [
-        ReadTask(replace(plan, splits=tuple(splits), warnings=()), wire, rows_only)
-        for splits in pack_splits(plan.splits, wanted or max(parallelism, size // _TASK_BYTES))
-    ]
+    tasks = wanted or max(parallelism, size // _TASK_BYTES)
+    packed = splits.spread(tasks) if isinstance(splits, ManySplits) else map(tuple, pack_splits(splits, tasks))
+    return [ReadTask(replace(plan, splits=of_task, warnings=()), wire, rows_only) for of_task in packed]
 
 
 def pack_splits(splits: Sequence[Split], tasks: int) -> list[list[Split]]:

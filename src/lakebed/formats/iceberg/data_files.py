@@ -133,7 +133,7 @@ def data_files(entries: pa.Table, rows: Sequence[int] | None = None) -> list[Dat
     """The data files of a table of entries, or of some of its rows."""
     files: list[DataFile] = []
     for part in _parts(entries, rows):
-        columns = [_column(part, name) for name in _DATA_COLUMNS]
+        columns = [_column(part, name) for name in DATA_COLUMNS]
         paths, formats, specs, counts, sizes, *numbers, offsets, keys, snapshots = columns
         split_offsets = [tuple(values or ()) for values in offsets]
         files += map(
@@ -167,10 +167,11 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-_DATA_COLUMNS = (
+DATA_COLUMNS = (
     "file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes", "sequence_number",
     "file_sequence_number", "first_row_id", "sort_order_id", "split_offsets", "key_metadata", "snapshot_id",
 )  # fmt: skip
+"""The columns of entries that a data file as a value has, besides its partition and its metrics."""
 
 
 def _parts(entries: pa.Table, rows: Sequence[int] | None) -> Iterator[pa.Table]:

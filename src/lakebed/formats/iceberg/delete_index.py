@@ -27,9 +27,12 @@ from lakebed.formats.iceberg.data_files import (
     FileTask,
     Partition,
     data_files,
+    distinct_partitions,
     in_places,
     partition_key,
 )
+from lakebed.kernel.arrays import Int32s, from_numpy, one_chunk
+from lakebed.kernel.keys.distinct import distinct
 
 
 @dataclass(slots=True)
@@ -109,12 +112,25 @@ class DeleteIndex:
         """The data files of a table of entries, or of some of its rows, each with its deletes."""
         return [FileTask(file, self.applying(file)) for file in data_files(entries, rows)]
 
+    def alike(self, entries: pa.Table) -> tuple[Int32s, list[int]]:
+        """A code per row of a table of entries of one spec, and a row of each code. The same deletes apply to all rows
+        of a code."""
+        own = pc.is_in(entries["file_path"], value_set=self._paths(entries)).to_numpy(zero_copy_only=False)
+        places, _ = distinct_partitions(entries["partition"])
+        numbers = np.where(own, np.arange(len(entries)), -1)
+        keys = [from_numpy(numbers), from_numpy(places), one_chunk(entries["sequence_number"])]
+        codes, first = distinct(keys)
+        return codes, first.tolist()
+
+    def _paths(self, entries: pa.Table) -> pa.Array:
+        """The data files that have deletes of their own."""
+        return pa.array([*self._vectors, *self._of_path], entries["file_path"].type)
+
     def touched(self, entries: pa.Table) -> list[int]:
         """The rows of a table of entries whose path or partition has deletes. No other file has any."""
         if self._global.files:
             return list(range(len(entries)))
-        paths = pa.array([*self._vectors, *self._of_path], entries["file_path"].type)
-        mask = pc.is_in(entries["file_path"], value_set=paths).to_numpy(zero_copy_only=False)
+        mask = pc.is_in(entries["file_path"], value_set=self._paths(entries)).to_numpy(zero_copy_only=False)
         places = {*self._equality, *self._of_partition}
         if places:
             mask = mask | in_places(entries, places)

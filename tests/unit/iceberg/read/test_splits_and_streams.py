@@ -13,7 +13,6 @@ import lakebed
 from lakebed.errors import DataCleanedError, NotInHistoryError, UnsupportedError, UsageError
 from lakebed.formats.iceberg.data_files import FileTask
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.split import splits_of
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.verbs.read import run
@@ -48,7 +47,7 @@ def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, vers
     lake, task = large(tmp_path, version)
     wanted = [n for n in range(40_000) if n % 3 and n not in (7, 39_999, 20_000)]
     for size in (1, task.data.size // 3, task.data.size):
-        splits = list(splits_of(task, size))
+        splits = lakebed.open(lake.folder, {"split-size": str(size)}).plan_read(["id"]).splits
         assert sum(split.size for split in splits) in (task.data.size, task.data.size - 4)
         assert len({split.group for split in splits}) == len(splits) and (len(splits) > 1) == (size < task.data.size)
         found = [

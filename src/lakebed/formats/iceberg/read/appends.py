@@ -18,11 +18,10 @@ from lakebed.formats.iceberg.codec.manifest import ADDED
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.data_files import FileTask, data_files
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import lists_ahead, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.read.context import ReadRequest
-from lakebed.formats.iceberg.read.plan import chosen_entries, kept_manifests, plan_files
+from lakebed.formats.iceberg.read.plan import Scan, chosen_entries, kept_manifests, plan_entries
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.split import IcebergSplit
 from lakebed.formats.iceberg.snapshot import ancestors
@@ -38,8 +37,8 @@ def plan_appends(
     two is expired.
     """
     appends = [s for s in _snapshots_between(metadata, start, end) if s.operation in (None, "append")]
-    tasks = _added_files(files, metadata, appends, Pruning(request.predicate, request.context.schema))
-    return plan_files(files, tasks, request)
+    entries = _added_files(files, metadata, appends, Pruning(request.predicate, request.context.schema))
+    return plan_entries(files, Scan.without_deletes(entries, metadata), request)
 
 
 def _snapshots_between(metadata: TableMetadata, start: int, end: Snapshot | None) -> list[Snapshot]:
@@ -62,8 +61,8 @@ def _snapshots_between(metadata: TableMetadata, start: int, end: Snapshot | None
 
 def _added_files(
     files: Files, metadata: TableMetadata, snapshots: Sequence[Snapshot], pruning: Pruning
-) -> Iterator[FileTask]:
-    """The data files that each snapshot added, in the order of the snapshots."""
+) -> Iterator[pa.Table]:
+    """The entries of the data files that each snapshot added, in the order of the snapshots."""
     files = lists_ahead(files, snapshots)
     kept = [kept_manifests(metadata, _added_manifests(files, metadata, each), pruning)[0] for each in snapshots]
     files = manifests_ahead(files, chain.from_iterable(chain(*data.values()) for data in kept))
@@ -73,8 +72,7 @@ def _added_files(
                 is_added = pc.and_(
                     pc.equal(entries["status"], ADDED), pc.equal(entries["snapshot_id"], snapshot.snapshot_id)
                 )
-                added: pa.Table = entries.filter(is_added)
-                yield from map(FileTask, data_files(added))
+                yield entries.filter(is_added)
 
 
 def _added_manifests(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> list[ManifestFile]:

@@ -26,7 +26,8 @@ from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, man
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
-from lakebed.formats.iceberg.read.split import IcebergSplit, splits_of
+from lakebed.formats.iceberg.read.split import IcebergSplit
+from lakebed.formats.iceberg.read.splits import splits_of_entries
 from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.kernel.arrays import Bools
 from lakebed.kernel.predicates.tree import Node
@@ -53,14 +54,14 @@ def plan_snapshot(
     files: Files, metadata: TableMetadata, snapshot: Snapshot | None, request: ReadRequest
 ) -> ReadPlan[IcebergSplit]:
     """Plan a read of the live rows of a snapshot that the request's predicate keeps. None is an empty table."""
-    tasks = scan_tasks(files, metadata, snapshot, Pruning(request.predicate, request.context.schema))
-    return plan_files(files, tasks, request)
+    scan = Scan.of(files, metadata, snapshot, Pruning(request.predicate, request.context.schema))
+    return plan_entries(files, scan, request)
 
 
-def plan_files(files: Files, tasks: Iterator[FileTask], request: ReadRequest) -> ReadPlan[IcebergSplit]:
+def plan_entries(files: Files, scan: Scan, request: ReadRequest) -> ReadPlan[IcebergSplit]:
     """Plan a read of these data files."""
     fields = request.context.columns(request.columns)
-    splits = tuple(split for task in tasks for split in splits_of(task, request.split_size))
+    splits = splits_of_entries(scan.entries, scan.index, scan.bounds, request.split_size)
     reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
     home = files.home
     warnings = unread_parts(request.predicate)
@@ -71,17 +72,38 @@ def scan_tasks(
     files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning | None = None
 ) -> Iterator[FileTask]:
     """The data files of a snapshot that pruning leaves, each with its deletes, in manifest order."""
-    if snapshot is None:
-        return
-    data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
-    files = manifests_ahead(files, chain(*delete_manifests.values(), *data.values()))
-    deletes = list(live_deletes(files, metadata, delete_manifests))
-    index = DeleteIndex(deletes, unpartitioned(metadata))
-    bounds = EqualityBounds.of(deletes, metadata.schema)
-    for spec_id, manifests in data.items():
-        spec = metadata.specs[spec_id]
-        for entries in chosen_entries(files, metadata, manifests, spec, pruning, bool(bounds.ranges)):
-            yield from bounds.tasks(entries, index)
+    scan = Scan.of(files, metadata, snapshot, pruning)
+    for entries in scan.entries:
+        yield from scan.bounds.tasks(entries, scan.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The live entries of data files, in manifest order and in pieces of one spec, and the deletes for them."""
+
+    entries: Iterator[pa.Table]
+    index: DeleteIndex
+    bounds: EqualityBounds
+
+    @classmethod
+    def of(cls, files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning | None) -> Scan:
+        """Those of a snapshot that pruning leaves. None is an empty table."""
+        if snapshot is None:
+            return cls.without_deletes(iter(()), metadata)
+        data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
+        files = manifests_ahead(files, chain(*delete_manifests.values(), *data.values()))
+        deletes = list(live_deletes(files, metadata, delete_manifests))
+        bounds = EqualityBounds.of(deletes, metadata.schema)
+        entries = chain.from_iterable(
+            chosen_entries(files, metadata, of_spec, metadata.specs[spec_id], pruning, bool(bounds.ranges))
+            for spec_id, of_spec in data.items()
+        )
+        return cls(entries, DeleteIndex(deletes, unpartitioned(metadata)), bounds)
+
+    @classmethod
+    def without_deletes(cls, entries: Iterator[pa.Table], metadata: TableMetadata) -> Scan:
+        """Data files to which no deletes apply."""
+        return cls(entries, DeleteIndex((), ()), EqualityBounds.of((), metadata.schema))
 
 
 BySpec = Mapping[int, Sequence[ManifestFile]]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.formats.iceberg.data_files import FileTask
-from lakebed.formats.iceberg.options import SPLIT_SIZE
 from lakebed.model.split import Split
 
 
@@ -43,16 +42,18 @@ class ChangeSplit(Split):
     added: tuple[Side, ...] = ()
 
 
-def splits_of(task: FileTask, split_size: int = SPLIT_SIZE.default) -> Iterator[IcebergSplit]:
-    """The splits of one data file: the whole file, or for a Parquet file larger than `split_size` bytes runs of row
-    groups of about that size."""
-    data = task.data
-    offsets = data.split_offsets
-    if data.format != "PARQUET" or data.size <= split_size or len(offsets) < 2 or list(offsets) != sorted(offsets):
-        yield IcebergSplit(data.path, data.size, task)
-        return
-    start = 0
-    for offset in (*offsets[1:], data.size):
-        if offset - start >= split_size or offset == data.size:
-            yield IcebergSplit(f"{data.path}:{start}", offset - start, task, ByteRange(start, offset))
-            start = offset
+def starts_of_parts(offsets: Sequence[int], format: str, size: int, split_size: int) -> list[int]:
+    """The first bytes of the parts that a data file is read in, by the offsets of its row groups: runs of row groups of
+    about `split_size` bytes for a larger Parquet file, [0] for the whole of any other."""
+    starts = [0]
+    if format != "PARQUET" or size <= split_size or list(offsets) != sorted(offsets):
+        return starts
+    for offset in offsets[1:]:
+        if offset - starts[-1] >= split_size and offset < size:
+            starts.append(offset)
+    return starts
+
+
+def split_name(path: str, part: ByteRange | None) -> str:
+    """What a split of a data file is called."""
+    return path if part is None else f"{path}:{part.start}"
