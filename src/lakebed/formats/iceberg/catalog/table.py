@@ -290,8 +290,11 @@ class CatalogTable:
         A commit to another branch breaks no requirement, but takes the sequence number: the reference engine's server
         answers the slower one with 400, as it answers a request that is wrong by itself.
         """
-        if isinstance(error, BadRequestError) and self._entry().metadata_location != base.location:
-            raise LostRaceError(first_line(error)) from error
+        if not isinstance(error, BadRequestError):
+            return
+        with suppress(StorageError):  # the refusal is what matters
+            if self._entry().metadata_location != base.location:
+                raise LostRaceError(first_line(error)) from error
 
     def _stage(
         self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], staged: list[Loaded]
