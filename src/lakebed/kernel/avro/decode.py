@@ -23,6 +23,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import Container, avro_long, header
 from lakebed.kernel.avro.mark import Mark, mark_for
+from lakebed.kernel.avro.recent import Recent
 from lakebed.kernel.avro.schema import named, plain_fields, record_fields
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
@@ -32,6 +33,7 @@ _END = b"lakebed-end-mark"
 """Stands after the records of each block, to show that they end there."""
 _RUN_BYTES = 16 << 20
 """How much is decoded at once, in bytes. A block is never split, so a larger block makes a larger run."""
+_RECENT = Recent()
 
 
 def read_batches(container: Container, wanted: Sequence[int], rows: int, scratch: Scratch) -> Iterator[pa.RecordBatch]:
@@ -63,7 +65,7 @@ def decode_blocks(
         count = sum(records for records, _ in run)
         mark = mark_for(fields, wanted)
         if mark is not None:
-            yield _decode_marked(fields, wanted, count, run, mark, scratch)
+            yield _decode_marked(fields, wanted, count, [content for _, content in run], mark, scratch)
             continue
         _check_counts(fields, run, scratch)
         if wanted:
@@ -81,9 +83,16 @@ def decode_run(
     in that order, named by place, with DataFusion's own types. Raises CorruptError when the bytes run out or do not
     have the types. Bytes that are left over are NOT noticed: see the module's docstring.
     """
-    schema = _record(fields)
+    head = _head(_record(fields))
+    return _RECENT.batch(head, wanted, count, chunks, lambda: _decoded(head, wanted, count, chunks, scratch))
+
+
+def _decoded(
+    head: bytes, wanted: Sequence[int], count: int, chunks: Sequence[bytes | memoryview], scratch: Scratch
+) -> pa.RecordBatch:
+    """What `decode_run` gives, decoded anew. `head` is the header of a file of the schema."""
     size = sum(len(chunk) for chunk in chunks)
-    head = _head(schema) + avro_long(count) + avro_long(size)
+    head = head + avro_long(count) + avro_long(size)
     with (
         decoding("the Avro records do not fit their schema"),
         scratch.holding([head, *chunks, _SYNC]) as url,
@@ -117,21 +126,28 @@ def _decode_marked(
     fields: Sequence[Any],
     wanted: Sequence[int],
     count: int,
-    run: Sequence[tuple[int, bytes | memoryview]],
+    contents: Sequence[bytes | memoryview],
     mark: Mark,
     scratch: Scratch,
 ) -> pa.RecordBatch:
     """The records of a run, decoded with the mark after them. CorruptError unless the mark comes out there."""
     places = [*wanted, *(() if mark.place in wanted else (mark.place,))]
-    try:
-        batch = decode_run(fields, places, count + 1, [*(content for _, content in run), mark.data], scratch)
-    except CorruptError as error:
-        raise CorruptError("an Avro block is damaged", why=f"its records do not fit its bytes: {error.why}") from error
-    if batch.column(places.index(mark.place))[count].as_py() != mark.value:
-        raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
-    if not wanted:
-        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
-    return batch.slice(0, count).select(range(len(wanted)))
+    head = _head(_record(fields))
+
+    def decode() -> pa.RecordBatch:
+        try:
+            batch = _decoded(head, places, count + 1, [*contents, mark.data], scratch)
+        except CorruptError as error:
+            why = f"its records do not fit its bytes: {error.why}"
+            raise CorruptError("an Avro block is damaged", why=why) from error
+        if batch.column(places.index(mark.place))[count].as_py() != mark.value:
+            raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
+        if not wanted:
+            return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+        return batch.slice(0, count).select(range(len(wanted)))
+
+    # Kept apart from runs without a mark, of which nobody knows that their records end where their bytes do.
+    return _RECENT.batch(head + b"marked", wanted, count, contents, decode)
 
 
 def _check_counts(fields: Sequence[Any], run: Sequence[tuple[int, bytes | memoryview]], scratch: Scratch) -> None:
