@@ -188,15 +188,26 @@ GRID = (
         )),
     }),
     Row("files added as they are", "`table.add_files`", {
-        "iceberg": Cell(("tests/unit/iceberg/add_files/test_run.py::",)),
+        "iceberg": Cell((
+            "tests/unit/iceberg/add_files/test_run.py::", "tests/interop/test_iceberg_brought_outside.py::",
+        )),
     }),
     Row("a folder of files made a table, metadata registered", "`lakebed.snapshot`, `.migrate`, `.register`", {
         "iceberg": Cell((
             "tests/unit/iceberg/migrate/test_folder.py::", "tests/unit/iceberg/catalog/test_creation.py::",
+            "tests/interop/test_iceberg_brought_outside.py::",
         )),
     }),
     Row("metadata for a copy at another place", "`table.rewrite_table_path`", {
-        "iceberg": Cell(("tests/unit/iceberg/relocate/test_copy.py::",)),
+        "iceberg": Cell((
+            "tests/unit/iceberg/relocate/test_copy.py::", "tests/interop/test_iceberg_brought_outside.py::",
+        )),
+    }),
+    Row("statistics of columns and partitions", "`table.compute_table_stats`, `table.compute_partition_stats`", {
+        "iceberg": Cell((
+            "tests/unit/iceberg/statistics/test_columns.py::", "tests/unit/iceberg/statistics/test_partitions.py::",
+            "tests/interop/test_iceberg_brought_outside.py::",
+        )),
     }),
     Row("lost and damaged files found and dropped", "`table.repair`", {
         "iceberg": Cell(("tests/unit/iceberg/repair/test_run.py::", "tests/crash/test_iceberg_repair.py::",

@@ -117,3 +117,7 @@ def test_tables_of_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
     newest = max((folder / "metadata").glob("v*.metadata.json"))
     (known,) = rows(spark, f"SELECT * FROM lakebed_register('shop:db.t', '{newest}', map({catalog}))")
     assert (known["rows"], known["table"]) == (4, "shop:db.t")
+    (counted,) = rows(spark, f"SELECT * FROM lakebed_compute_table_stats('{folder}', 'id, day')")
+    assert counted["columns"] == [{"column": "id", "distinct": 4}, {"column": "day", "distinct": 2}]
+    (summed,) = rows(spark, f"SELECT partitions FROM lakebed_compute_partition_stats('{folder}')")
+    assert summed["partitions"] == 2

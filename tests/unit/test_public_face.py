@@ -27,6 +27,8 @@ SIGNATURES = {
     "rewrite_table_path": ["target", "staging", "since", "dry_run"],
     "add_files": ["paths", "dry_run", "engine", "options"],
     "repair": ["dry_run", "engine", "options"],
+    "compute_partition_stats": ["snapshot", "dry_run"],
+    "compute_table_stats": ["columns", "snapshot", "dry_run", "engine"],
     "mark_partition_done": ["partitions", "dry_run", "options"],
     "alter": ["changes", "dry_run"],
 }

@@ -20,6 +20,8 @@ from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
 from lakebed.cli.branch import branch
 from lakebed.cli.cherry_pick import cherry_pick, publish
+from lakebed.cli.compute_partition_stats import compute_partition_stats
+from lakebed.cli.compute_table_stats import compute_table_stats
 from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
@@ -67,6 +69,8 @@ for command in (
     migrate,
     add_files,
     rewrite_table_path,
+    compute_table_stats,
+    compute_partition_stats,
     refs,
     tag,
     branch,

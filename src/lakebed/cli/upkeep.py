@@ -13,10 +13,12 @@ from lakebed.model.upkeep import (
     AddFilesResult,
     ArchiveResult,
     ExpireResult,
+    PartitionStatsResult,
     RepairResult,
     RewriteResult,
     RollbackResult,
     TablePathResult,
+    TableStatsResult,
 )
 
 
@@ -32,7 +34,17 @@ def opened(
     return table, {key: value for key, value in options.items() if key not in also}
 
 
-Result = RewriteResult | ExpireResult | ArchiveResult | RollbackResult | RepairResult | AddFilesResult | TablePathResult
+Result = (
+    RewriteResult
+    | ExpireResult
+    | ArchiveResult
+    | RollbackResult
+    | RepairResult
+    | AddFilesResult
+    | TablePathResult
+    | TableStatsResult
+    | PartitionStatsResult
+)
 
 
 def document(table: lakebed.Table, result: Result) -> dict[str, Any]:

@@ -146,6 +146,40 @@ class AddFilesResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """About how many different values a column has, exact up to 4096; -1 where it was not computed."""
+
+    column: str
+    distinct: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatsResult:
+    """The statistics of a snapshot, in the file `path`. An empty table has neither."""
+
+    snapshot: str
+    path: str
+    columns: tuple[ColumnStats, ...] = ()
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatsResult:
+    """The partition statistics of a snapshot, in the file `path`. An empty table has neither.
+
+    `incremental` is whether they were made of those of an earlier snapshot.
+    """
+
+    snapshot: str
+    path: str
+    partitions: int
+    incremental: bool = False
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewTableResult:
     """A table that was made of a folder's files. `table` is its path or its name in a catalog.
 

@@ -26,11 +26,13 @@ from lakebed.model.upkeep import (
     ArchiveResult,
     ExpireResult,
     NewTableResult,
+    PartitionStatsResult,
     RegisterResult,
     RepairResult,
     RewriteResult,
     RollbackResult,
     TablePathResult,
+    TableStatsResult,
 )
 from lakebed.spark import worker
 from lakebed.spark.catalogs import Catalogs, with_catalog
@@ -208,6 +210,17 @@ def _rewrite_table_path(given: Given) -> Iterator[Row]:
     yield result_row(done)
 
 
+def _compute_table_stats(given: Given) -> Iterator[Row]:
+    names = given.values.get("column_names")
+    columns = [name.strip() for name in names.split(",")] if names else None
+    snapshot = _position(given.values.get("at"))
+    yield result_row(given.open().compute_table_stats(columns, snapshot, given.dry_run))
+
+
+def _compute_partition_stats(given: Given) -> Iterator[Row]:
+    yield result_row(given.open().compute_partition_stats(_position(given.values.get("at")), given.dry_run))
+
+
 def _register(given: Given) -> Iterator[Row]:
     yield result_row(formats.register(given.table, given.values["metadata_file"], given.dry_run, given.options))
 
@@ -348,6 +361,12 @@ PROCEDURES: Mapping[str, Procedure] = {
     "lakebed_migrate": Procedure(
         ("folder", "table", "columns", "options", "dry_run"), result_schema(NewTableResult), _migrate, ("folder",),
         True, _in_folder,
+    ),
+    "lakebed_compute_table_stats": _changing(
+        ("table", "column_names", "at", "options", "dry_run"), TableStatsResult, _compute_table_stats
+    ),
+    "lakebed_compute_partition_stats": _changing(
+        ("table", "at", "options", "dry_run"), PartitionStatsResult, _compute_partition_stats
     ),
     "lakebed_add_files": _changing(("table", "path", "options", "dry_run"), AddFilesResult, _add_files, "path"),
     "lakebed_rewrite_table_path": _changing(

@@ -29,11 +29,13 @@ from lakebed.model.upkeep import (
     AddFilesResult,
     ArchiveResult,
     ExpireResult,
+    PartitionStatsResult,
     RelocateResult,
     RepairResult,
     RewriteResult,
     RollbackResult,
     TablePathResult,
+    TableStatsResult,
 )
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
@@ -354,6 +356,17 @@ class Table(ABC):
     def rewrite_table_path(self, target: str, staging: str, since: str = "", dry_run: bool = False) -> TablePathResult:
         """Write the table's metadata for another place to a staging folder, and list the files to copy there."""
         raise self._lacks("rewrite of table paths")
+
+    def compute_table_stats(
+        self, columns: Sequence[str] | None = None, snapshot: Position = None, dry_run: bool = False,
+        engine: Engine | None = None,
+    ) -> TableStatsResult:  # fmt: skip
+        """Count the different values of columns in a snapshot, and keep the figures beside it for query planners."""
+        raise self._lacks("table statistics")
+
+    def compute_partition_stats(self, snapshot: Position = None, dry_run: bool = False) -> PartitionStatsResult:
+        """Sum up the files, rows and bytes of each partition of a snapshot, and keep the figures beside it."""
+        raise self._lacks("partition statistics")
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Report the table's health: figures, findings with advice, and what holds maintenance back.

@@ -70,3 +70,13 @@ def test_from_a_folder_to_a_copy_in_a_catalog(tmp_path: Path, capsys: pytest.Cap
     assert lake("register", "shop:db.copy", done["metadata"], *words) == 0
     assert "registered with 3 rows in 2 files" in capsys.readouterr().err
     assert count("shop:db.copy", options) == 3
+    capsys.readouterr()
+    assert lake("compute-table-stats", str(folder), "--column", "id", "--json") == 0
+    assert said()["columns"] == [{"column": "id", "distinct": 3}]
+    assert lake("compute-table-stats", str(folder), "--dry-run") == 0
+    assert "would get statistics of 2 columns" in capsys.readouterr().err
+    assert lake("compute-partition-stats", str(folder), "--json") == 0
+    assert said()["partitions"] == 2
+    assert lake("compute-partition-stats", str(folder)) == 0
+    assert "has partition statistics already" in capsys.readouterr().err
+    assert lake("compute-table-stats", str(folder), "--column", "x") != 0

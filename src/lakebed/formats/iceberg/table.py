@@ -17,13 +17,14 @@ from lakebed.formats.iceberg.face.branches_and_tags import BranchesAndTags
 from lakebed.formats.iceberg.face.maintenance import Maintenance
 from lakebed.formats.iceberg.face.opened import OPTIONS
 from lakebed.formats.iceberg.face.reads import Reads
+from lakebed.formats.iceberg.face.statistics import Statistics
 from lakebed.formats.iceberg.face.writes import Writes
 from lakebed.formats.iceberg.layout import places_of
 from lakebed.kernel.files import Store
 from lakebed.model.alter import AlterResult, Change
 
 
-class IcebergTable(Reads, Writes, BranchesAndTags, Maintenance):
+class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
     """An Iceberg table, opened by its path or from a catalog. The option `branch` chooses a branch."""
 
     @classmethod

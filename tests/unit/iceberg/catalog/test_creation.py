@@ -63,6 +63,9 @@ def test_every_catalog(catalog: dict[str, str], folder: Path, tmp_path: Path) ->
     assert ids(again) == [1, 2, 3]
     again.write(pa.table({"id": [4], "p": pa.array([4], pa.int32())}))
     assert ids(again) == [1, 2, 3, 4]
+    assert [each.distinct for each in again.compute_table_stats().columns] == [4, 4]
+    assert again.compute_partition_stats().partitions == 4
+    assert len(again.table_metadata.statistics_files) == 2
     with pytest.raises(TableExistsError):
         lakebed.register("cat:other.again", newest, options=catalog)
 

@@ -194,6 +194,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         _parquet(pa.table({"s": [{"a": 1}]}), pa.table({"s": [{"a": "x"}]})), SchemaError, "'s' is a struct.*0.parquet",
     ),
     "case": (_parquet(ids(1), pa.table({"ID": [1]})), SchemaError, "differ only in case"),
+    "case of a folder": (_parquet(ids(1), under="ID=1"), SchemaError, "of folders' names differ only in case"),
     "no type": (_parquet(pa.table({"n": pa.nulls(1)})), SchemaError, "which type the column 'n' has"),
     "ids": (_with_ids, SchemaError, "field ids of its own"),
     "cut": (_cut, CorruptError, r"b\.parquet"),

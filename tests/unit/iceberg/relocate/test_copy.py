@@ -14,7 +14,7 @@ import lakebed
 from lakebed.errors import CorruptError, LakebedError, NotInHistoryError, StorageError, UnsupportedError, UsageError
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
-from lakebed.testing.faults import READS, Fault, FaultyStore, Kind
+from lakebed.testing.faults import READS, Crash, Fault, FaultyStore, Kind
 from tests.unit.iceberg.relocate.test_run import SCHEMA, lived, rows, states
 
 
@@ -118,3 +118,51 @@ def test_what_cannot_be_copied_is_refused_and_leaves_nothing(tmp_path: Path) -> 
         table.rewrite_table_path(str(tmp_path / "new"), str(tmp_path / "file" / "s"))
     with pytest.raises(UnsupportedError, match="no rewrite of table paths for hudi"):
         lakebed.open("examples/orders_hudi").rewrite_table_path("a", "b")
+
+
+def test_killed_at_any_write_to_the_staging_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table stays as it is, the list of files comes last, and a second run makes the whole copy. After an error
+    nothing of the run stays."""
+    table = lakebed.create(tmp_path / "old", "iceberg", SCHEMA, ["id"])
+    table.write(rows(0))
+    table.write(rows(3, "b"), mode="upsert")
+    wanted, before = states(table), prints(tmp_path / "old")
+    whole = table.rewrite_table_path(str(tmp_path / "new"), str(tmp_path / "whole"))
+    names = sorted(path.name for path in (tmp_path / "whole").rglob("*") if path.is_file())
+    tried = 0
+    for kind in (Kind.CRASH_AFTER, Kind.ERROR_BEFORE, Kind.ERROR_AFTER):
+        for at in range(1, 50):
+            stage = tmp_path / f"{kind.value}{at}"
+            faulty: list[FaultyStore] = []
+
+            def opened(place: Any, *more: Any, at: int = at, kind: Kind = kind, stage: Path = stage,
+                       faulty: list[FaultyStore] = faulty) -> Any:  # fmt: skip
+                store = open_store(place, *more)
+                if str(place) != str(stage):
+                    return store
+                faulty.append(FaultyStore(store, Fault(at, kind)))
+                return faulty[-1]
+
+            monkeypatch.setattr("lakebed.formats.iceberg.files.open_store", opened)
+            try:
+                table.rewrite_table_path(str(tmp_path / "new"), str(stage))
+                broke = False
+            except (Crash, StorageError):
+                broke = True
+            monkeypatch.setattr("lakebed.formats.iceberg.files.open_store", open_store)
+            assert prints(tmp_path / "old") == before
+            left = sorted(path.name for path in stage.rglob("*") if path.is_file())
+            if not broke:
+                assert left == names
+                break
+            tried += 1
+            if kind is Kind.CRASH_AFTER:
+                assert "file-list.csv" not in left or left == names
+            else:
+                assert left == []
+            again = table.rewrite_table_path(str(tmp_path / "new"), str(stage))
+            assert [to for _, to in again.copies] == [to for _, to in whole.copies]
+            assert sorted(path.name for path in stage.rglob("*") if path.is_file()) == names
+    assert tried >= 15
+    copied(again)
+    assert states(lakebed.open(tmp_path / "new")) == wanted

@@ -11,9 +11,10 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyroaring import BitMap64
 
 from lakebed.errors import CorruptError
@@ -39,6 +40,8 @@ class Blob:
     snapshot_id: int = -1
     sequence_number: int = -1
     properties: Mapping[str, str] = field(default_factory=dict)
+    compression: str = ""
+    """The codec that the stored bytes are compressed with: zstd, lz4 or none."""
 
 
 def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Int64s:
@@ -66,6 +69,11 @@ def encode_vector(positions: Int64s) -> bytes:
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 
 
+def compressed(blob: Blob, data: bytes) -> tuple[Blob, bytes]:
+    """A blob, and its bytes compressed with Zstandard."""
+    return replace(blob, compression="zstd"), pa.compress(data, "zstd", asbytes=True)
+
+
 def write_puffin(
     blobs: Sequence[tuple[Blob, bytes]], properties: Mapping[str, str] = {}
 ) -> tuple[bytes, tuple[Blob, ...]]:
@@ -73,9 +81,7 @@ def write_puffin(
     out = bytearray(_MAGIC)
     placed: list[Blob] = []
     for blob, data in blobs:
-        placed.append(
-            Blob(blob.type, len(out), len(data), blob.fields, blob.snapshot_id, blob.sequence_number, blob.properties)
-        )
+        placed.append(replace(blob, offset=len(out), length=len(data)))
         out += data
     payload = json.dumps({"blobs": [_json(blob) for blob in placed], "properties": dict(properties)}).encode()
     out += _MAGIC + payload + struct.pack("<II", len(payload), 0) + _MAGIC
@@ -104,6 +110,7 @@ def _json(blob: Blob) -> dict[str, Any]:
         "type": blob.type, "fields": list(blob.fields), "snapshot-id": blob.snapshot_id,
         "sequence-number": blob.sequence_number, "offset": blob.offset, "length": blob.length,
         "properties": dict(blob.properties),
+        **({"compression-codec": blob.compression} if blob.compression else {}),
     }  # fmt: skip
 
 
@@ -111,4 +118,5 @@ def _blob(document: Mapping[str, Any]) -> Blob:
     return Blob(
         document["type"], int(document["offset"]), int(document["length"]), tuple(document.get("fields") or ()),
         int(document["snapshot-id"]), int(document["sequence-number"]), document.get("properties") or {},
+        document.get("compression-codec") or "",
     )  # fmt: skip

@@ -198,6 +198,18 @@ class _Change:
                 name: ref for name, ref in self.document["refs"].items() if ref["snapshot-id"] not in removed
             }
 
+    def set_statistics(self, update: TableUpdate) -> None:
+        """Names the statistics file of a snapshot, instead of an earlier one."""
+        self._set_of_snapshot("statistics", update["statistics"])
+
+    def set_partition_statistics(self, update: TableUpdate) -> None:
+        """Names the partition statistics file of a snapshot, instead of an earlier one."""
+        self._set_of_snapshot("partition-statistics", update["partition-statistics"])
+
+    def _set_of_snapshot(self, key: str, entry: Mapping[str, Any]) -> None:
+        others = [one for one in self.document.get(key) or () if one["snapshot-id"] != entry["snapshot-id"]]
+        self.document[key] = [*others, dict(entry)]
+
     def remove_schemas(self, update: TableUpdate) -> None:
         self._remove("schemas", "schema-id", update["schema-ids"], "current-schema-id")
 
@@ -317,6 +329,8 @@ _APPLY: Mapping[str, Callable[[_Change, TableUpdate], None]] = {
     "set-properties": _Change.set_properties,
     "remove-properties": _Change.remove_properties,
     "upgrade-format-version": _Change.upgrade,
+    "set-statistics": _Change.set_statistics,
+    "set-partition-statistics": _Change.set_partition_statistics,
     "add-schema": _Change.add_schema,
     "set-current-schema": _Change.set_schema,
     "add-spec": _Change.add_spec,

@@ -83,6 +83,13 @@ def with_given(
 ) -> pa.Schema:
     """The columns of files and of folders' names, with the types that the caller gave. SchemaError for a type of a
     column that is in no file and no folder."""
+    for folder in partitions:
+        other = find_column(folder, found.names)
+        if other not in (None, folder):
+            raise SchemaError(
+                f"the column {other!r} of files and {folder!r} of folders' names differ only in case",
+                todo="Rename the folders",
+            )
     names = [*found.names, *(name for name in partitions if name not in found.names)]
     kinds = {**partitions, **{field.name: field.type for field in found}}
     for field in schema_of(given if given is not None else {}):

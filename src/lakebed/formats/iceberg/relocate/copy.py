@@ -55,14 +55,15 @@ def rewrite_table_path(
     copy.collect()
     try:
         location = copy.write(loaded.location)
+        copies = tuple((source, to) for source, to in copy.copies.items() if source not in known)
+        if not dry_run:
+            lines = io.StringIO()
+            csv.writer(lines, lineterminator="\n").writerows(copies)
+            copy.written.append(f"{stage}/{FILE_LIST}")
+            files.write(f"{stage}/{FILE_LIST}", lines.getvalue().encode())
     except Exception:
         copy.remove()
         raise
-    copies = tuple((source, to) for source, to in copy.copies.items() if source not in known)
-    if not dry_run:
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows(copies)
-        files.write(f"{stage}/{FILE_LIST}", lines.getvalue().encode())
     return TablePathResult(location, stage, copies, len(copy.manifests), len(copy.deletes), dry_run)
 
 

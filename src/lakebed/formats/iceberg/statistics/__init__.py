@@ -1,0 +1,1 @@
+"""Statistics of a table that are kept beside its snapshots."""
