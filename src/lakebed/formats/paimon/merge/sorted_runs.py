@@ -12,11 +12,17 @@ import pyarrow.compute as pc
 
 
 def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield tables that each hold all rows of their keys. Keys ascend from table to table.
+    """Yield the pieces of `key_ranges`, each as one table: its rows come run after run, and a column is one chunk."""
+    for rows_of_runs in key_ranges(runs, keys):
+        yield pa.concat_tables(rows_of_runs).combine_chunks()
 
-    Within a table rows are not sorted: they come run after run, in the order given. Each column is one chunk. Each run
-    must be sorted ascending by `keys`, in Arrow's order; these columns have no nulls. Memory holds one batch per run,
-    and more only where a key has more rows than a batch.
+
+def key_ranges(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[list[pa.Table]]:
+    """Yield pieces that each hold all rows of their keys: a table of each run that has some, in the order given. Keys
+    ascend from piece to piece.
+
+    Rows are not copied. Each run must be sorted ascending by `keys`, in Arrow's order; these columns have no nulls.
+    Memory holds one batch per run, and more only where a key has more rows than a batch.
     """
     heads = [_Head(run, keys) for run in runs]
     while True:
@@ -24,13 +30,13 @@ def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) 
         unfinished = [head for head in heads if not head.ended]
         if not unfinished:
             if heads:
-                yield pa.concat_tables([head.rest() for head in heads]).combine_chunks()
+                yield [head.rest() for head in heads]
             return
         cut = pa.concat_tables([head.last() for head in unfinished]).sort_by([(key, "ascending") for key in keys])
         bound = [cut.column(key)[0] for key in keys]
         ready = [rows for rows in (head.before(bound) for head in heads) if len(rows)]
         if ready:
-            yield pa.concat_tables(ready).combine_chunks()
+            yield ready
         else:  # a run has only one key in memory, and more rows of that key may follow
             for head in unfinished:
                 head.grow()

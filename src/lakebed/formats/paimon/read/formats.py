@@ -20,6 +20,7 @@ from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.orc import OrcReader
 from lakebed.kernel.parquet.chunks import fetch_chunks
+from lakebed.kernel.parquet.dictionaries import dictionary_texts, plain_texts
 from lakebed.kernel.scratch import Scratch
 
 _BATCH_ROWS = 64 << 10
@@ -68,7 +69,7 @@ def _parquet(
         wide = {column.path for column in columns if column.physical_type == "INT96"} & set(coarse)
         chosen = [name for name in names if name in wide]
         if not chosen:
-            yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
+            yield from _parquet_batches(source, file, names)
             return
         rest = [name for name in names if name not in wide]
         with pq.ParquetFile(
@@ -87,6 +88,17 @@ def _parquet(
                 arrays = [*batch.select(rest), *coarse_times.select(chosen)]
                 columns_by_name = dict(zip([*rest, *chosen], arrays, strict=True))
                 yield pa.RecordBatch.from_arrays([columns_by_name[name] for name in names], names=names)
+
+
+def _parquet_batches(source: pa.NativeFile, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    texts = dictionary_texts(file.metadata, file.schema_arrow, names)
+    if not texts:
+        yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
+        return
+    with pq.ParquetFile(
+        source, metadata=file.metadata, read_dictionary=texts, pre_buffer=False, page_checksum_verification=True
+    ) as second:
+        yield from map(plain_texts, second.iter_batches(_BATCH_ROWS, columns=names, use_threads=False))
 
 
 def _orc(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:

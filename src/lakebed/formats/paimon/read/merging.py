@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, DataType
-from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
+from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
-from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
+from lakebed.formats.paimon.merge.sorted_runs import key_ranges
 from lakebed.formats.paimon.options import split_names
-from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.options import Options
 
 _WHOLE_ROWS = 64 << 10
@@ -33,11 +34,13 @@ _MOST_OPEN = 64
 """As many files may be open at once; where a section needs more, all are read whole."""
 _MOST_RUNS = 16
 """More runs than these in memory are sorted into one before the merge."""
+_FEW_ROWS = 16 << 10
+"""Runs with fewer rows than these in a piece are returned together."""
 _LEVEL = "_LEVEL"
 """A column that says at which level a row's file is."""
 
 OpenFile = Callable[[DataFileMeta], Iterator[pa.RecordBatch]]
-"""The live rows of a file: sequence number, kind and the columns that the merge needs."""
+"""The live rows of a file: sequence number (unless the section is ordered), kind, and the other columns needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,69 +56,103 @@ class SectionMerge:
         wanted |= {*self.schema.trimmed_primary_keys, *self._sequence_fields}
         return tuple(name for name in self.schema.names if name in wanted)
 
+    def is_ordered(self, section: Sequence[DataFileMeta]) -> bool:
+        """Whether the order of the sorted runs tells which row of a key is the newest, so that `merged` does without
+        sequence numbers: by what manifests say, those of each run are greater than those of all older ones."""
+        if self.options[opt.MERGE_ENGINE] != "deduplicate" or self._has_float_keys:
+            return False
+        chains = self._chains(section)
+        lows = [min(file.min_sequence_number for file in files) for files in chains]
+        highs = [max(file.max_sequence_number for file in files) for files in chains]
+        return len(chains) <= _MOST_RUNS and all(map(lt, highs, lows[1:]))
+
     def merged(self, section: Sequence[DataFileMeta], open_file: OpenFile) -> Iterator[tuple[pa.Table, Int64s]]:
-        """Rows and the positions of those that win, in key order, deletes included. Each piece has all rows of its
-        keys, and keys ascend from piece to piece."""
+        """Rows, and the positions of those that win, deletes included: all in all one row per key. Keys come in ranges
+        that ascend, but within a range in any order."""
         keys = self.schema.trimmed_primary_keys
-        pieces = (
-            self._at_once(section, open_file)
-            if any(field.type.root in ("FLOAT", "DOUBLE") for field in self.schema.project(keys))
-            else merge_sorted(self._runs(section, open_file), keys)
-        )
-        for rows in pieces:
-            yield self._winners(rows)
+        at_once = self._has_float_keys
+        pieces = self._at_once(section, open_file) if at_once else key_ranges(self._runs(section, open_file), keys)
+        for rows_of_runs in pieces:
+            if self.options[opt.MERGE_ENGINE] == "deduplicate":
+                yield from self._winners(rows_of_runs)
+            else:
+                yield self._folded(pa.concat_tables(rows_of_runs).combine_chunks())
+
+    @property
+    def _has_float_keys(self) -> bool:
+        keys = self.schema.project(self.schema.trimmed_primary_keys)
+        return any(field.type.root in ("FLOAT", "DOUBLE") for field in keys)
 
     @property
     def _sequence_fields(self) -> tuple[str, ...]:
         return tuple(split_names(self.options[opt.SEQUENCE_FIELD]))
 
-    def _winners(self, rows: pa.Table) -> tuple[pa.Table, Int64s]:
+    def _winners(self, rows_of_runs: Sequence[pa.Table]) -> Iterator[tuple[pa.Table, Int64s]]:
+        """The rows of each run with those that win. Only columns that decide are looked at, and no row is moved."""
+        deciding = [*self.schema.trimmed_primary_keys, *self._sequence_fields, SEQUENCE_NUMBER, _LEVEL]
+        names = [name for name in rows_of_runs[0].column_names if name in deciding]
+        order, runs = self._order(pa.concat_tables([rows.select(names) for rows in rows_of_runs]).combine_chunks())
+        wins: Bools = np.zeros(sum(map(len, rows_of_runs)), np.bool_)
+        wins[order[runs.last]] = True
+        few: list[tuple[pa.Table, Bools]] = []
+        start = 0
+        for rows in rows_of_runs:
+            wins_here = wins[start : start + len(rows)]
+            start += len(rows)
+            if len(rows) < _FEW_ROWS:
+                few.append((rows, wins_here))
+            else:
+                yield rows.combine_chunks(), np.flatnonzero(wins_here)
+        if few:
+            together = pa.concat_tables([rows for rows, _ in few]).combine_chunks()
+            yield together, np.flatnonzero(np.concatenate([wins_here for _, wins_here in few]))
+
+    def _folded(self, rows: pa.Table) -> tuple[pa.Table, Int64s]:
+        """The rows of each key merged into one."""
+        order, runs = self._order(rows)
+        if _LEVEL in rows.column_names:
+            rows = rows.drop_columns([_LEVEL])
+        engine = merge_function(self.schema, self.options)
+        rows = engine.merge(rows.take(from_numpy(order)).combine_chunks(), runs).combine_chunks()
+        return rows, np.arange(len(rows))
+
+    def _order(self, rows: pa.Table) -> tuple[Int64s, Runs]:
+        """The positions of the rows that count, in merge order, and the run of each key."""
         descending = self.options[opt.SEQUENCE_ORDER] == "descending"
-        sequence = [(rows.column(name).chunk(0), descending) for name in self._sequence_fields]
-        sequence.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
-        key_columns = [rows.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
+        sequence = [(one_chunk(rows.column(name)), descending) for name in self._sequence_fields]
+        if SEQUENCE_NUMBER in rows.column_names:
+            sequence.append((one_chunk(rows.column(SEQUENCE_NUMBER)), False))
+        key_columns = [one_chunk(rows.column(name)) for name in self.schema.trimmed_primary_keys]
         order = sort_order(key_columns, sequence)
         sorted_places = from_numpy(order)
         runs = key_runs([column.take(sorted_places) for column in key_columns])
-        if Lookup.of(self.options).merges_once:
-            counted = counting(to_numpy(rows.column(_LEVEL))[order], runs)
-            order, runs = order[counted], kept_runs(counted, runs)[1]
-            sorted_places = from_numpy(order)
-            rows = rows.drop_columns([_LEVEL])
-        if self.options[opt.MERGE_ENGINE] == "deduplicate":
-            return rows, order[runs.last]
-        engine = merge_function(self.schema, self.options)
-        rows = engine.merge(rows.take(sorted_places).combine_chunks(), runs).combine_chunks()
-        return rows, np.arange(len(rows))
+        if not Lookup.of(self.options).merges_once:
+            return order, runs
+        counted = counting(to_numpy(rows.column(_LEVEL))[order], runs)
+        return order[counted], kept_runs(counted, runs)[1]
 
     # ---- sorted runs ----
 
-    def _at_once(self, section: Sequence[DataFileMeta], open_file: OpenFile) -> Iterator[pa.Table]:
+    def _at_once(self, section: Sequence[DataFileMeta], open_file: OpenFile) -> Iterator[list[pa.Table]]:
         """All rows as one piece: where keys may be NaN, which Paimon takes for equal to every number, files are not
         sorted reliably."""
         batches = [batch for file in _oldest_first(section) for batch in self._batches(file, open_file)]
         if any(map(len, batches)):
-            yield pa.Table.from_batches(batches).combine_chunks()
+            yield [pa.Table.from_batches(batches)]
 
     def _runs(self, section: Sequence[DataFileMeta], open_file: OpenFile) -> list[Iterator[pa.RecordBatch]]:
-        """Sorted runs, the oldest first, those in memory last."""
-        whole: list[DataFileMeta] = []
-        streamed: list[list[DataFileMeta]] = []
-        for chain_of_files in self._chains(section):
-            if sum(file.row_count for file in chain_of_files) <= _WHOLE_ROWS:
-                whole += chain_of_files
-            else:
-                streamed.append(chain_of_files)
-        if len(streamed) > _MOST_OPEN:
-            whole, streamed = [*_oldest_first(section)], []
-        runs = [
-            chain.from_iterable(map(partial(self._batches, open_file=open_file), chain_of_files))
-            for chain_of_files in streamed
-        ]
-        held = [[*self._batches(file, open_file)] for file in whole]
-        if len(held) > _MOST_RUNS:
-            held = [self._sorted([batch for batches in held for batch in batches])]
-        return [*runs, *map(iter, held)]
+        """Sorted runs, the oldest first. Where many are in memory, these are one, which comes last."""
+        chains = self._chains(section)
+        streams = [sum(file.row_count for file in files) > _WHOLE_ROWS for files in chains]
+        if sum(streams) > _MOST_OPEN:
+            chains, streams = [[file] for file in _oldest_first(section)], [False] * len(section)
+        batches = partial(self._batches, open_file=open_file)
+        opened: list[Iterator[pa.RecordBatch]] = [chain.from_iterable(map(batches, files)) for files in chains]
+        runs = [run if streamed else iter([*run]) for run, streamed in zip(opened, streams, strict=True)]
+        if streams.count(False) <= _MOST_RUNS:
+            return runs
+        held = [batch for run, streamed in zip(runs, streams, strict=True) if not streamed for batch in run]
+        return [*(run for run, streamed in zip(runs, streams, strict=True) if streamed), iter(self._sorted(held))]
 
     def _sorted(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches).combine_chunks()
@@ -125,7 +162,8 @@ class SectionMerge:
         return list(rows.take(from_numpy(order)).combine_chunks().to_batches())
 
     def _chains(self, section: Sequence[DataFileMeta]) -> list[list[DataFileMeta]]:
-        """Files that follow each other in key order, as the levels above 0 have them; each other file alone."""
+        """Files that follow each other in key order, as the levels above 0 have them; each other file alone. The oldest
+        come first."""
         types = [field.type for field in self.schema.project(self.schema.trimmed_primary_keys)]
         chains = [[file] for file in _oldest_first(section) if file.level == 0]
         above: list[list[DataFileMeta]] = []

@@ -82,7 +82,8 @@ class BucketReader:
                 if len(section) == 1:
                     yield from source.batches(section[0], names, (SEQUENCE_FIELD, KIND_FIELD))
                     continue
-                for rows, winners in self._merged(source, section, names):
+                merge = SectionMerge(self.schema, self.options)
+                for rows, winners in self._merged(merge, source, section, names, (SEQUENCE_FIELD, KIND_FIELD)):
                     yield from _batches_of(rows.select(names_read), winners)
 
     def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
@@ -135,18 +136,21 @@ class BucketReader:
             yield batch.filter(_is_add(batch.column(VALUE_KIND))).select(list(self.needed))
 
     def _merge_section(self, source: _BucketFiles, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
-        for rows, winners in self._merged(source, section, self.needed):
+        merge = SectionMerge(self.schema, self.options)
+        system = (KIND_FIELD,) if merge.is_ordered(section) else (SEQUENCE_FIELD, KIND_FIELD)
+        for rows, winners in self._merged(merge, source, section, self.needed, system):
             kinds = to_numpy(rows.column(VALUE_KIND))[winners]
             winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
             yield from _batches_of(rows.select(list(self.needed)), winners)
 
+    @staticmethod
     def _merged(
-        self, source: _BucketFiles, section: Sequence[DataFileMeta], columns: Sequence[str]
-    ) -> Iterator[tuple[pa.Table, Int64s]]:
-        """The rows of overlapping files, and the positions of those that win, in key order, deletes included."""
-        merge = SectionMerge(self.schema, self.options)
+        merge: SectionMerge, source: _BucketFiles, section: Sequence[DataFileMeta], columns: Sequence[str],
+        system: Sequence[DataField],
+    ) -> Iterator[tuple[pa.Table, Int64s]]:  # fmt: skip
+        """The rows of overlapping files, and the positions of those that win, deletes included, in no order."""
         names = merge.needs(columns)
-        return merge.merged(section, lambda file: source.batches(file, names, (SEQUENCE_FIELD, KIND_FIELD)))
+        return merge.merged(section, lambda file: source.batches(file, names, system))
 
 
 def _matching(
@@ -221,10 +225,14 @@ def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[p
 
 
 def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
+    """The rows at these positions, which ascend."""
+    if values.num_columns and len(winners) == len(values):
+        yield from values.to_batches(max_chunksize=_BATCH_ROWS)
+        return
     for start in range(0, len(winners), _BATCH_ROWS):
         positions = winners[start : start + _BATCH_ROWS]
         if values.num_columns:
-            yield from values.take(from_numpy(positions)).to_batches()
+            yield from pc.take(values, from_numpy(positions), boundscheck=False).to_batches()
         else:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(positions), pa.struct([])))
 
