@@ -8,6 +8,7 @@ would; one more commit deletes a twentieth of them. Each case runs in a process 
     plan       the splits of all files
     prune      the splits of one partition and half the range of a column
     pickle     the plan, and every split as the task of another machine gets it
+    spark      the plan, and its tasks as Spark's driver packs them for 200 slots
     rewrite    the dry run of table.rewrite(): every partition, with reasons
     manifests  the dry run of table.rewrite() with `lakebed.rewrite.what` = manifests
 
@@ -167,6 +168,14 @@ def pickled(path: Path) -> dict[str, Any]:
     return {"splits": len(made.splits), "pickled_mb": sum(len(pickle.dumps(split)) for split in made.splits) >> 20}
 
 
+def spark(path: Path) -> dict[str, Any]:
+    from lakebed.spark import worker
+    from lakebed.spark.read import read_tasks
+
+    tasks = read_tasks(opened(path).plan_read(), None, 200)
+    return {"tasks": len(tasks), "packed_mb": sum(len(worker.pack(task)) for task in tasks) >> 20}
+
+
 def rewrite(path: Path) -> dict[str, Any]:
     result = opened(path).rewrite(dry_run=True)
     return {"groups": result.groups, "files_before": result.files_before, "files_after": result.files_after}
@@ -178,7 +187,7 @@ def manifests(path: Path) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "plan": plan, "prune": prune, "pickle": pickled, "rewrite": rewrite, "manifests": manifests,
+    "plan": plan, "prune": prune, "pickle": pickled, "spark": spark, "rewrite": rewrite, "manifests": manifests,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import lakebed
+from lakebed.formats.paimon.read import splits
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.files.waiting import waiting
 from lakebed.model.split import Split
+from lakebed.spark import worker
 from lakebed.spark.read import read_tasks
 from lakebed.verbs.many_splits import ManySplits
 from lakebed.verbs.read import ReadPlan
@@ -107,3 +112,40 @@ def test_many_splits_are_packed_by_their_columns_and_made_by_their_tasks() -> No
     assert not told and [len(task.plan.splits) for task in tasks] == [3, 3, 2, 2]
     read = [number for task in tasks for batch in task.batches() for number in batch.column(0).to_pylist()]
     assert sorted(read) == sorted([*range(10)] * 3) and sorted(told) == [*range(10)]
+
+
+def test_the_splits_of_many_paimon_files_reach_their_tasks_as_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"write-only": "true", "source.split.target-size": "1 b"}
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, [], [], options)
+    for number in range(9):
+        table.write(pa.table({"split": [number] * (number + 1)}))
+    made, file_values = 0, splits.file_values
+
+    def counted(files: pa.Table) -> Iterator[Any]:
+        nonlocal made
+        made += len(files)
+        return file_values(files)
+
+    monkeypatch.setattr(splits, "MANY", 0)
+    monkeypatch.setattr(splits, "file_values", counted)
+    plan = table.plan_read()
+    payloads = [worker.pack(task) for task in read_tasks(plan, 4, 1)]
+    assert (len(payloads), len(plan.splits), made) == (4, 9, 0)
+    tasks = [worker.unpack(payload) for payload in payloads]
+    assert sorted(len(task.plan.splits) for task in tasks) == [2, 2, 2, 3]
+    rows = [number for task in tasks for batch in task.batches() for number in batch.column(0).to_pylist()]
+    assert sorted(rows) == [number for number in range(9) for _ in range(number + 1)]
+    assert made == 9
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "slots", "tasks"), [(1, 200, 200), (64, 8, 953), (10_000, 8, 4096), (10_000, 500, 8000)]
+)
+def test_much_data_has_more_tasks_than_slots_but_not_ever_more(gigabytes: int, slots: int, tasks: int) -> None:
+    sizes = np.full(10_000, gigabytes * 10**9 // 10_000)
+    packed = read_tasks(ReadPlan(SCHEMA, _Numbers(np.arange(10_000), sizes, []), _Reader(1)), None, slots)
+    assert len(packed) == tasks
+    assert max(len(task.plan.splits) for task in packed) - min(len(task.plan.splits) for task in packed) <= 1
+    assert not read_tasks(ReadPlan(SCHEMA, _Numbers(np.arange(0), np.arange(0), []), _Reader(1)), None, slots)

@@ -30,6 +30,8 @@ TASKS_OPTION = "read.tasks"
 """How many Spark tasks a read gets."""
 _TASK_BYTES = 64 << 20
 """Much data gets more tasks than the session's parallelism, one per this many bytes: a slow task then delays less."""
+_MOST_TASKS, _MOST_ROUNDS = 4096, 16
+"""More tasks than these, and than these per slot, only cost the driver: it makes and sends each."""
 
 
 def read(
@@ -100,7 +102,7 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
     size = int(splits.sizes.sum()) if isinstance(splits, ManySplits) else sum(split.size for split in splits)
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)
-    tasks = wanted or max(parallelism, size // _TASK_BYTES)
+    tasks = wanted or max(parallelism, min(size // _TASK_BYTES, max(_MOST_TASKS, _MOST_ROUNDS * parallelism)))
     packed = splits.spread(tasks) if isinstance(splits, ManySplits) else map(tuple, pack_splits(splits, tasks))
     return [ReadTask(replace(plan, splits=of_task, warnings=()), wire, rows_only) for of_task in packed]
 

@@ -62,4 +62,6 @@ class ManySplits(Sequence[S]):
         number = np.arange(len(order))
         turn, place = np.divmod(number, tasks)
         task = np.where(turn % 2 == 0, place, tasks - 1 - place)
-        return [self.taken(np.sort(order[task == chosen])) for chosen in range(min(tasks, len(order)))]
+        by_task = order[np.argsort(task, kind="stable")]
+        ends = np.cumsum(np.bincount(task))[:-1]
+        return [self.taken(np.sort(places)) for places in np.split(by_task, ends)] if len(order) else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon import manifests
+from lakebed.formats.paimon.codec import entry_columns
 from lakebed.formats.paimon.codec.binary_row import decode_field, encode_row, with_arity, without_arity
 from lakebed.formats.paimon.codec.entry_columns import (
     ENTRY_SCHEMA,
@@ -31,8 +34,10 @@ from lakebed.formats.paimon.codec.types import arrow_type, type_from_json
 from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.read import splits
+from lakebed.formats.paimon.rewrite.run import Compaction
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.verbs.many_splits import ManySplits
 from tests.golden import unpack
 from tests.tables.paimon.small import SCHEMA, rows
 
@@ -127,7 +132,7 @@ def test_plans_of_columns_are_those_of_values(name: str, tmp_path: Path, monkeyp
         plain = [table.plan_read(as_of=int(instant.time)) for instant in table.history()]
         with monkeypatch.context() as patched:
             patched.setattr(manifests, "_COLUMNS_FROM", 0)
-            patched.setattr(splits, "_MADE_AT_ONCE", 0)
+            patched.setattr(splits, "MANY", 0)
             many = [table.plan_read(as_of=int(instant.time)) for instant in table.history()]
         for one, other in zip(plain, many, strict=True):
             assert len(one.splits) == len(other.splits)
@@ -136,6 +141,43 @@ def test_plans_of_columns_are_those_of_values(name: str, tmp_path: Path, monkeyp
                 assert names[0] == names[1] and left.deletions == right.deletions
                 assert replace(left, files=()) == replace(right, files=())
             assert [*map(repr, other.splits)] == [repr(other.splits[n]) for n in range(len(other.splits))]
+            if not other.splits:
+                continue
+            assert isinstance(other.splits, ManySplits)
+            assert other.splits.sizes.tolist() == [split.size for split in one.splits]
+            for places in (np.arange(len(one.splits))[::-2], np.zeros(1, np.int64), np.zeros(0, np.int64)):
+                part = pickle.loads(pickle.dumps(other.splits.taken(places)))
+                assert [*part] == [other.splits[n] for n in places.tolist()]
+
+
+@pytest.mark.parametrize("name", ["pk_dv", "append_dv", "pk_fixed"])
+def test_a_rewrite_of_columns_is_that_of_values(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run makes one value of each file, without statistics, and keeps no task; what it says is what is done."""
+    table = lakebed.open(unpack("paimon", name, tmp_path))
+    options = {"compaction.min.file-num": "2", "write-only": "false"}
+    before = sorted(map(repr, table.read().read_all().to_pylist()))
+    plain, count = table.rewrite(dry_run=True, options=options), len(table.metadata("files").read_all())
+    made, planned, file_values = 0, list[int](), entry_columns.file_values
+
+    def counted(files: pa.Table) -> Iterator[DataFileMeta]:
+        nonlocal made
+        made += len(files)
+        return file_values(files)
+
+    def noted(compaction: Compaction, *arguments: Any) -> Any:
+        planned.append(len(compaction.plan.tasks))
+        return run(compaction, *arguments)
+
+    run = Compaction.run
+    monkeypatch.setattr(Compaction, "run", noted)
+    monkeypatch.setattr(manifests, "_COLUMNS_FROM", 0)
+    monkeypatch.setattr(entry_columns, "file_values", counted)
+    assert table.rewrite(dry_run=True, options=options) == plain
+    assert made == count
+    done = table.rewrite(options=options)
+    assert (done.plan, done.skipped) == (plain.plan, plain.skipped)
+    assert plain.plan and planned == [0, len(plain.plan)]
+    assert sorted(map(repr, table.read().read_all().to_pylist())) == before
 
 
 def test_a_plan_of_one_partition_reads_the_manifests_that_have_it(

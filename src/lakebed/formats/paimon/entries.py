@@ -43,6 +43,13 @@ class Entries(Sequence[ManifestEntry]):
         """The entries of all parts, one part after the other."""
         return cls(pa.concat_tables([part.table for part in parts]))
 
+    def __reduce__(self) -> tuple[Callable[[bytes], Entries], tuple[bytes]]:
+        """As a stream of Arrow: a table that is a slice pickles with all rows of the table that it was cut from."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _streamed, (sink.getvalue().to_pybytes(),)
+
     def __len__(self) -> int:
         """The number of entries."""
         return len(self.table)
@@ -191,6 +198,11 @@ class Buckets:
     codes: Int64s
     partitions: list[bytes]
     numbers: Int64s
+
+
+def _streamed(data: bytes) -> Entries:
+    with pa.ipc.open_stream(data) as stream:
+        return Entries(stream.read_all())
 
 
 def _bounds(place: slice, length: int) -> tuple[int, int, int]:

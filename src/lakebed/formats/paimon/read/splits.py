@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
 
 import numpy as np
 
@@ -22,11 +21,10 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.options import Options
+from lakebed.verbs.many_splits import MANY, ManySplits
 
 Deletions = Mapping[tuple[bytes, int], Mapping[str, DeletionFile]]
 """The deletion vectors by partition and bucket, then by data file name."""
-_MADE_AT_ONCE = 1 << 13
-"""The splits of up to so many files are made at once."""
 
 
 def bucket_splits(
@@ -51,9 +49,9 @@ def bucket_splits(
         order = np.argsort(buckets.codes, kind="stable")
     else:  # a compaction may add rows later that are older
         order = np.lexsort((files.numbers("min_sequence_number"), buckets.codes))
-    many = len(files) > _MADE_AT_ONCE
+    many = len(files) > MANY
     ordered = files.without_stats() if many else files
-    if (np.diff(order) < 0).any():
+    if many or (np.diff(order) < 0).any():
         ordered = ordered.at(order)
     starts = np.flatnonzero(np.diff(buckets.codes[order], prepend=-1))
     unmerged = np.zeros(len(starts), np.bool_)
@@ -92,7 +90,7 @@ def part_begins(sizes: Sequence[int], fixed: set[int], options: Options) -> list
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BucketSplits(Sequence[PaimonSplit]):
+class BucketSplits(ManySplits[PaimonSplit]):
     """Splits that are made of the columns of their files when they are asked for.
 
     Split i has the files from `begins[i]` to `begins[i + 1]`, of the bucket at `buckets[i]` in `places` (partition,
@@ -131,46 +129,32 @@ class BucketSplits(Sequence[PaimonSplit]):
             np.add.reduceat(sizes, begins), unmerged[buckets], places, deletions,
         )  # fmt: skip
 
-    def __len__(self) -> int:
-        """The number of splits."""
-        return len(self.buckets)
-
-    @overload
-    def __getitem__(self, place: int) -> PaimonSplit: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[PaimonSplit, ...]: ...
-    def __getitem__(self, place: int | slice) -> PaimonSplit | tuple[PaimonSplit, ...]:
-        """A split, or several."""
-        if isinstance(place, slice):
-            return tuple(self[number] for number in range(len(self))[place])
-        number = range(len(self))[place]
-        return next(self._made(number, number + 1))
-
-    def __iter__(self) -> Iterator[PaimonSplit]:
-        """Each split. Only some are in memory at a time."""
-        start = 0
-        while start < len(self):
-            most = np.searchsorted(self.begins, self.begins[start] + _MADE_AT_ONCE, side="right") - 1
-            end = max(int(most), start + 1)
-            yield from self._made(start, end)
-            start = end
-
-    def __reduce__(self) -> Any:
-        """As a tuple."""
-        return tuple, (list(self),)
-
-    def _made(self, start: int, end: int) -> Iterator[PaimonSplit]:
-        begin = int(self.begins[start])
-        files = (*file_values(self.files.table.slice(begin, int(self.begins[end]) - begin)),)
-        begins = (self.begins[start : end + 1] - begin).tolist()
-        columns = (self.buckets, self.numbers, self.counts, self.sizes, self.unmerged)
-        rest = (column[start:end].tolist() for column in columns)
+    def made(self, places: Int64s) -> Iterator[PaimonSplit]:
+        """The splits at these places."""
+        part = self.taken(places)
+        files, begins = tuple(file_values(part.files.table)), part.begins.tolist()
+        columns = (part.buckets, part.numbers, part.counts, part.sizes, part.unmerged)
+        rest = (column.tolist() for column in columns)
         ranges = zip(begins[:-1], begins[1:], *rest, strict=True)
         for first, last, bucket, number, count, size, unmerged in ranges:
-            partition, bucket_number, folder = self.places[bucket]
-            part = files[first:last]
-            vectors = self.deletions.get((partition, bucket_number), {})
+            partition, bucket_number, folder = part.places[bucket]
+            own = files[first:last]
+            vectors = part.deletions.get((partition, bucket_number), {})
             if count > 1 and vectors:
-                vectors = {f.file_name: vectors[f.file_name] for f in part if f.file_name in vectors}
+                vectors = {f.file_name: vectors[f.file_name] for f in own if f.file_name in vectors}
             group = f"{folder}#{number}" if number else folder
-            yield PaimonSplit(group, size, partition, bucket_number, folder, part, vectors, unmerged)
+            yield PaimonSplit(group, size, partition, bucket_number, folder, own, vectors, unmerged)
+
+    def taken(self, places: Int64s) -> BucketSplits:
+        """The splits at these places, with their files, folders and deletion vectors alone."""
+        counts = self.begins[places + 1] - self.begins[places]
+        begins = np.append(0, np.cumsum(counts))
+        rows = np.arange(begins[-1]) + np.repeat(self.begins[places] - begins[:-1], counts)
+        old, buckets = np.unique(self.buckets[places], return_inverse=True)
+        folders = [self.places[bucket] for bucket in old.tolist()]
+        keys = [(partition, number) for partition, number, _ in folders]
+        vectors = {key: self.deletions[key] for key in keys if key in self.deletions}
+        return BucketSplits(
+            self.files.at(rows), begins, buckets, self.numbers[places], self.counts[places], self.sizes[places],
+            self.unmerged[places], folders, vectors,
+        )  # fmt: skip

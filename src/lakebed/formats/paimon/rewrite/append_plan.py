@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.manifest import DataFileMeta
+from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.serializers import AppendCompactTask
 from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.layout import index_path
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.read.split import DeletionFile
@@ -29,17 +30,18 @@ from lakebed.model.upkeep import RewriteGroup, Skipped
 
 
 def plan_append_compaction(
-    compactor: AppendCompactor, snapshot: Snapshot | None, where: Where, minor: bool
+    compactor: AppendCompactor, snapshot: Snapshot | None, where: Where, minor: bool, dry_run: bool = False
 ) -> CompactionPlan[AppendTask]:
-    """Plan the compaction of the files of a snapshot. In fixed buckets `minor` takes what a commit would take.
+    """Plan the compaction of the files of a snapshot. In fixed buckets `minor` takes what a commit would take. With
+    `dry_run` the plan has no tasks, and the files of one bucket are in memory at a time.
 
     `where` may name partition columns only, else UsageError. UnsupportedError for files that another engine clustered
     level by level.
     """
     history, options = compactor.history, compactor.options
-    live, indexes = live_and_index_files(history.store, snapshot)
+    live, indexes = live_and_index_files(history.store, snapshot, stats=not dry_run)
     chosen = in_partitions(live, where, compactor.schema, history.store.location)
-    if any(entry.file.level > 0 for entry in chosen):
+    if _greatest_level(chosen) > 0:
         raise UnsupportedError(
             "lakebed cannot compact files that were clustered incrementally",
             table=history.store.location,
@@ -55,13 +57,20 @@ def plan_append_compaction(
         choices = bucket.sorted() if compactor.order is not None else bucket.packed(minor)
         taken: set[str] = set()
         for files, reason in choices:
-            tasks.append(bucket.task(files))
+            if not dry_run:
+                tasks.append(bucket.task(files))
             groups.append(bucket.group(files, reason))
             taken |= {file.file_name for file in files}
         left = [file for file in bucket.files if file.file_name not in taken]
         if left:
             skipped.append(Skipped(bucket.live.folder, bucket.why_left(left, minor)))
     return CompactionPlan(tuple(tasks), tuple(groups), tuple(skipped))
+
+
+def _greatest_level(entries: Sequence[ManifestEntry]) -> int:
+    if isinstance(entries, Entries):
+        return int(entries.numbers("level").max(initial=0))
+    return max((entry.file.level for entry in entries), default=0)
 
 
 def not_rewritten(options: Options) -> dict[str, str]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
+
+import numpy as np
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
@@ -34,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan(Generic[T]):
-    """The tasks of a compaction, what is said of each, and what is left."""
+    """The tasks of a compaction (none for a dry run), what is said of each, and what is left."""
 
     tasks: tuple[T, ...]
     groups: tuple[RewriteGroup, ...]
@@ -42,17 +46,17 @@ class CompactionPlan(Generic[T]):
 
 
 def plan_compaction(
-    compactor: BucketCompactor, snapshot: Snapshot | None, where: Where, minor: bool
+    compactor: BucketCompactor, snapshot: Snapshot | None, where: Where, minor: bool, dry_run: bool = False
 ) -> CompactionPlan[BucketTask]:
-    """Plan the compaction of the buckets of a snapshot: whole, or (`minor`) by the rules of a writer.
+    """Plan the compaction of the buckets of a snapshot: whole, or (`minor`) by the rules of a writer. With `dry_run`
+    the plan has no tasks, and the files of one bucket are in memory at a time.
 
     `where` may name partition columns only, else UsageError.
     """
     schema, history = compactor.rules.schema, compactor.history
-    live, indexes = live_and_index_files(history.store, snapshot)
-    chosen = in_partitions(
-        [entry for entry in live if entry.bucket != POSTPONE_BUCKET], where, schema, history.store.location
-    )
+    stats = not dry_run or compactor.expiry is not None
+    live, indexes = live_and_index_files(history.store, snapshot, stats=stats)
+    chosen = in_partitions(_in_real_buckets(live), where, schema, history.store.location)
     check_keys(history, schema, chosen)
     tasks: list[BucketTask] = []
     groups: list[RewriteGroup] = []
@@ -66,7 +70,8 @@ def plan_compaction(
         if not actions:
             skipped.append(Skipped(bucket.folder, "its files are in their level already"))
             continue
-        tasks.append(bucket.task(unit))
+        if not dry_run:
+            tasks.append(bucket.task(unit))
         groups.append(
             _group(bucket, unit, actions, compactor.rules.options.at_level(unit.output_level).format.target_size)
         )
@@ -108,19 +113,44 @@ def buckets_of(
     entries: Sequence[ManifestEntry],
     indexes: Sequence[IndexManifestEntry],
 ) -> Iterator[LiveBucket]:
-    """Live files by bucket, in the order of their first files."""
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    """Live files by bucket, in the order of their first files. Of `Entries` the values of one bucket are made at a
+    time."""
     vectors: dict[tuple[bytes, int], list[IndexManifestEntry]] = {}
     for index in indexes:
         if index.index_type == DELETION_VECTORS:
             vectors.setdefault((index.partition, index.bucket), []).append(index)
     folders = PartitionFolders.of(store, schema, options)
-    folders.look(partition for partition, _ in buckets)
-    for place, of_bucket in buckets.items():
+    for place, of_bucket in _by_bucket(entries, folders):
         folder = bucket_folder(folders.of_row(place[0]), place[1])
-        yield LiveBucket(folder, tuple(of_bucket), tuple(vectors.get(place, ())))
+        yield LiveBucket(folder, of_bucket, tuple(vectors.get(place, ())))
+
+
+def _by_bucket(
+    entries: Sequence[ManifestEntry], folders: PartitionFolders
+) -> Iterator[tuple[tuple[bytes, int], tuple[ManifestEntry, ...]]]:
+    """The entries of each bucket, given by its partition and number. The folders of all of them are looked up."""
+    if isinstance(entries, Entries):
+        if not len(entries):
+            return
+        buckets = entries.buckets
+        folders.look(buckets.partitions)
+        ordered = iter(entries.at(np.argsort(buckets.codes, kind="stable")))
+        counts = np.bincount(buckets.codes).tolist()
+        for partition, number, count in zip(buckets.partitions, buckets.numbers.tolist(), counts, strict=True):
+            yield (partition, number), tuple(islice(ordered, count))
+        return
+    by_place: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        by_place.setdefault((entry.partition, entry.bucket), []).append(entry)
+    folders.look(partition for partition, _ in by_place)
+    yield from ((place, tuple(of_bucket)) for place, of_bucket in by_place.items())
+
+
+def _in_real_buckets(entries: Sequence[ManifestEntry]) -> Sequence[ManifestEntry]:
+    """The entries whose rows are not postponed."""
+    if isinstance(entries, Entries):
+        return entries.kept(entries.numbers("bucket") != POSTPONE_BUCKET)
+    return [entry for entry in entries if entry.bucket != POSTPONE_BUCKET]
 
 
 def in_partitions(

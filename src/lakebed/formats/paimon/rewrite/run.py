@@ -81,12 +81,12 @@ def rewrite_files(
             return Compaction(history, schema, options, user, Rescaler.of(history, schema, options, user), moves)
         if not schema.primary_keys:
             append = AppendCompactor(history, schema, write_options, order)
-            packed = plan_append_compaction(append, latest, where, minor)
+            packed = plan_append_compaction(append, latest, where, minor, dry_run)
             if isinstance(engine, SharedEngine):
                 packed = replace(packed, tasks=append.among_many(packed.tasks))
             return Compaction(history, schema, options, user, append, packed)
         compactor = BucketCompactor.of(history, CompactionRules.of(schema, write_options))
-        plan = plan_compaction(compactor, latest, where, minor)
+        plan = plan_compaction(compactor, latest, where, minor, dry_run)
         return Compaction(history, schema, options, user, compactor, plan)
 
     told: tuple[str, ...] = ()
