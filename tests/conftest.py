@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.golden import DAILY, names
 from tests.objectstore.server import StoreServer
@@ -59,6 +60,15 @@ class SparkTogether(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid) or nodeid
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget a group whose tests are all done: pytest-xdist counts what is left in every group that a worker ever
+        had, after each test, which takes longer the more tests there are."""
+        group = self._split_scope(self.registered_collections[node][item_index])
+        super().mark_test_complete(node, item_index, duration)
+        groups = self.assigned_work.get(node, {})
+        if all(groups.get(group, {}).values()):
+            groups.pop(group, None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether | None:
