@@ -32,5 +32,5 @@ def spark_answers(
     none."""
     python, jars = ENGINES[spark]
     lines = [json.dumps({"name": name, "sql": statements}) for name, statements in requests.items()]
-    answers = ask(python, "iceberg_peer.py", [named(jars), str(folder), *([rest] if rest else [])], lines)
+    answers = ask(python, "iceberg_peer.py", [named(jars), str(folder), *([f"rest={rest}"] if rest else [])], lines)
     return {answer["name"]: answer for answer in answers}

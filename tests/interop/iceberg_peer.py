@@ -1,10 +1,11 @@
-"""Iceberg's own engine: one Spark session that runs SQL on hadoop tables and on tables of a SQLite catalog.
+"""Iceberg's own engine: one Spark session that runs SQL on hadoop tables and on tables of catalogs.
 
-    python iceberg_peer.py JARS FOLDER [REST] < REQUESTS
+    python iceberg_peer.py JARS FOLDER [rest=ADDRESS] [hive=ADDRESS] < REQUESTS
 
 Catalog `had` finds hadoop tables: `had.db.NAME` lies at FOLDER/db/NAME. Catalog `ice` is FOLDER/catalog.db (JdbcCatalog
-V1, which pyiceberg's SqlCatalog shares). Catalog `rest` is the REST catalog at the address REST. A request is one JSON
-object a line: name, sql (statements). The answer is one JSON object a request behind the mark `ANSWER `: the rows of
+V1, which pyiceberg's SqlCatalog shares). Catalogs `rest` and `hive` are those at the given addresses. A request is one
+JSON object a line: name, sql (statements), and perhaps metadata: the location of a metadata file, whose table is the
+view `given` for the statements. The answer is one JSON object a request behind the mark `ANSWER `: the rows of
 each statement, or the error of the first that fails. Values that JSON has not are text; bytes are hex. Do not commit to
 a SQLite catalog from outside while this runs: the session keeps a read lock on it.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-JARS, FOLDER, *REST = sys.argv[1:]
+JARS, FOLDER, *PLACES = sys.argv[1:]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts sooner, and small tables need no more
 
 
@@ -32,14 +33,15 @@ def session():
         },
         "had": {"type": "hadoop", "warehouse": FOLDER},
     }
-    if REST:
-        catalogs["rest"] = {"type": "rest", "uri": REST[0]}
+    for kind, _, address in (place.partition("=") for place in PLACES):
+        catalogs[kind] = {"type": kind, "uri": address}
     settings = {
         "spark.driver.memory": "2g",
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in sorted(Path(JARS).glob("*.jar"))),
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={FOLDER} {QUICK}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -71,6 +73,8 @@ for line in sys.stdin:
     answer = {"name": request["name"], "rows": [], "error": ""}
     for statement in request["sql"]:
         try:
+            if "metadata" in request:
+                spark.read.format("iceberg").load(request["metadata"]).createOrReplaceTempView("given")
             answer["rows"].append([plain(list(row)) for row in spark.sql(statement).collect()])
         except Exception as error:
             answer["error"] = f"{statement}: {str(error)[:2000]}"
