@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakebed
 import lakebed.spark
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, SchemaError
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.sizing import finalize
@@ -97,6 +97,22 @@ def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
     lakebed.spark.write(changes.drop("_row_kind").where("id > 100"), table.location, "delete")
     assert table.read().read_all().num_rows == 891
     assert not list(Path(table.location, "data").glob("lakebed-staging*"))
+
+
+def test_a_dataframe_brings_its_columns_along(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    first = spark.sql("select 1L as id, 'a' as dt, cast(1 as decimal(10, 2)) as amount, 'x' as note")
+    second = spark.sql(
+        "select 2L as ID, 'b' as dt, cast(2 as decimal(12, 2)) as amount, 'y' as note, named_struct('a', 5) as s"
+    )
+    with pytest.raises(SchemaError, match="note"):
+        lakebed.spark.write(first, table.location)
+    lakebed.spark.write(first, table.location, options={"merge-schema": "true"})
+    second.write.format("lakebed").option("mergeSchema", "true").mode("append").save(table.location)
+    assert table.schema.names == [*ORDERS.names, "note", "s"]
+    assert table.schema.field("amount").type == pa.decimal128(12, 2) and not table.schema.field("id").nullable
+    found = spark.read.format("lakebed").load(table.location).orderBy("id").select("id", "note", "s.a").collect()
+    assert [tuple(row) for row in found] == [(1, "x", None), (2, "y", 5)] and len(table.history()) == 2
 
 
 def test_columns_that_come_with_rows(tmp_path: Path) -> None:
