@@ -84,7 +84,7 @@ class Bench:
                 given = {"warehouse": str(folder), "first": [*asked.first], "counted": [*asked.counted]}
                 figures[case] = json.loads(_last_line([peer, "-m", "bench.iceberg_sql_peer", json.dumps(given)]))
             print(f"{case:18} " + "  ".join(f"{name} {value}" for name, value in figures[case].items()), flush=True)
-        self._keep(size, figures)
+            self._keep(size, figures)
 
     def _keep(self, size: int, figures: Mapping[str, Any]) -> None:
         """Add figures to those of other sizes and cases."""

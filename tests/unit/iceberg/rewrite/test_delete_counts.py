@@ -83,18 +83,21 @@ def test_counts_are_those_of_the_index(seed: int) -> None:
     counts = DeleteCounts([table.select([*DELETE_COLUMNS]) for table in tables], {0})
     for entries in entries_of(files):
         expected = [index.applying(file) for file in data_files(entries)]
-        number, rows = counts.of(entries.select(sorted({*counts.columns, "spec_id"})))
+        number, rows, sizes = counts.of(entries.select(sorted({*counts.columns, "spec_id"})))
         assert number.to_pylist() == [len(some) for some in expected]
         assert rows.to_pylist() == [
             min(10, sum(one.record_count for one in some if one.referenced_data_file is not None)) for some in expected
+        ]
+        assert sizes.to_pylist() == [
+            sum(one.stored_bytes for one in some if one.equality_ids or one.referenced_data_file) for some in expected
         ]
 
 
 def test_without_deletes_nothing_is_read_for_them() -> None:
     counts = DeleteCounts([], ())
     assert counts.columns == ()
-    number, rows = counts.of(pa.table({"record_count": [1, 2]}))
-    assert (number.to_pylist(), rows.to_pylist()) == ([0, 0], [0, 0])
+    number, rows, sizes = counts.of(pa.table({"record_count": [1, 2]}))
+    assert (number.to_pylist(), rows.to_pylist(), sizes.to_pylist()) == ([0, 0], [0, 0], [0, 0])
 
 
 def test_vectors_that_cannot_be_used_are_refused() -> None:
@@ -121,6 +124,8 @@ def test_many_deletes_are_counted_fast() -> None:
             "referenced_data_file": paths.take(pa.array(of)),
             "lower_bounds": pa.nulls(deletes, pa.map_(pa.int32(), pa.binary())),
             "upper_bounds": pa.nulls(deletes, pa.map_(pa.int32(), pa.binary())),
+            "file_size_in_bytes": np.full(deletes, 700),
+            "content_size_in_bytes": pa.array([40, None] * (deletes // 2), pa.int64()),
         }
     )
     entries = pa.table(
@@ -133,7 +138,7 @@ def test_many_deletes_are_counted_fast() -> None:
         }
     )
     began = time.process_time()
-    number, rows = DeleteCounts([table], {0}).of(entries)
+    number, rows, sizes = DeleteCounts([table], {0}).of(entries)
     assert time.process_time() - began < 1  # a Python object a file takes ten times as long
     assert np.flatnonzero(number.to_numpy()).tolist() == of.tolist()
-    assert rows.to_numpy().sum() == 3 * deletes
+    assert rows.to_numpy().sum() == 3 * deletes and sizes.to_numpy().sum() == 740 * deletes // 2

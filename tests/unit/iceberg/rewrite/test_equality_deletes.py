@@ -41,7 +41,10 @@ def kinds(made: Lake) -> list[str]:
 def every(table: Any) -> list[Any]:
     """All live delete files, needed or not."""
     metadata, files = table.table_metadata, table.operations.files
-    _, manifests = kept_manifests(metadata, manifests_of(files, metadata, metadata.head()), None)
+    head = metadata.head()
+    if head is None:
+        return []
+    _, manifests = kept_manifests(metadata, manifests_of(files, metadata, head), None)
     return list(live_deletes(files, metadata, manifests))
 
 

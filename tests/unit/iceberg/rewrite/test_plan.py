@@ -29,8 +29,10 @@ def files(
         "delete_files": [0] * count,
         "deleted_rows": [0] * count,
     }
-    depth = more.pop("overlap_depth", None)
+    depth, weights = more.pop("overlap_depth", None), more.pop("delete_bytes", None)
     table = pa.table({**columns, **more}, PLAN_SCHEMA)
+    if weights is not None:
+        table = table.append_column("delete_bytes", pa.array(weights, pa.int64()))
     return table if depth is None else table.append_column("overlap_depth", pa.array(depth, pa.int32()))
 
 
@@ -319,3 +321,28 @@ def test_an_unknown_key_names_the_nearest() -> None:
 def test_one_option_in_two_spellings_must_agree() -> None:
     with pytest.raises(OptionError, match="twice"):
         resolved({"minInputFiles": 3, "min-input-files": 4})
+
+
+def test_only_deletes_that_cost_more_than_they_save_choose_files() -> None:
+    """A file of 1000 bytes with 20 of 100 rows deleted by 40 bytes wastes 240 bytes in a read. A rewrite reads 1040
+    bytes and writes 800: it is paid back in 7.67 reads."""
+    table = files([1000, 10, 1000, 5000], deleted_rows=[20, 0, 0, 0], delete_bytes=[40, 0, 100, 0])
+    assert groups(plan_groups(table, rules(1000, payback_reads=7))) == []
+    plan = plan_groups(table, rules(1000, payback_reads=8))
+    assert groups(plan) == [[0]] and plan.saved == 240
+    assert plan.groups[0].about.reason == "1 whose deletes cost more in 8 reads than a rewrite"
+    assert plan.predicted(["before"]).notes == ("before", "each read spares 240 bytes after it")
+    assert plan_groups(table, rules(1000, payback_reads=21)).saved == 340  # 100 bytes a read, for 2100
+    few = plan_groups(files([1000], deleted_rows=[0], delete_bytes=[0]), rules(1000, payback_reads=10**9))
+    assert few.skipped[0].reason == "deletes of its 1 file cost less in 1000000000 reads than a rewrite"
+
+
+def test_other_reasons_for_a_rewrite_are_refused_beside_the_cost_of_deletes() -> None:
+    for key, value in (
+        ("delete-ratio-threshold", "0.5"),
+        ("rewrite-all", "true"),
+        ("lakebed.rewrite.other-specs", "true"),
+    ):
+        options = parse({"lakebed.rewrite.payback-reads": "3", key: value})
+        with pytest.raises(OptionError, match=f"{key} and lakebed.rewrite.payback-reads are given"):
+            plan_rules(options, {}, 0, [0])

@@ -29,7 +29,7 @@ from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 DELETE_COLUMNS = (
     "content", "file_path", "file_format", "spec_id", "partition", "record_count", "sequence_number",
-    "referenced_data_file", "lower_bounds", "upper_bounds",
+    "referenced_data_file", "lower_bounds", "upper_bounds", "file_size_in_bytes", "content_size_in_bytes",
 )  # fmt: skip
 """The columns of delete files that counting needs."""
 Place = tuple[int, Partition]
@@ -72,25 +72,28 @@ class DeleteCounts:
         by_path = ("file_path",) if len(self._paths) or len(self._vector_paths) else ()
         return ("sequence_number", "spec_id", "partition", "record_count", *by_path)
 
-    def of(self, entries: pa.Table) -> tuple[pa.Int32Array, pa.Int64Array]:
+    def of(self, entries: pa.Table) -> tuple[pa.Int32Array, pa.Int64Array, pa.Int64Array]:
         """The counts for each data file of a table of entries of one spec.
 
         First how many delete files apply, then how many rows the deletes of this one file remove, never more than it
-        has.
+        has, and last the bytes of the deletes that apply: of a vector its own part of the Puffin file. Position deletes
+        of several files have no bytes here, since those of the newest snapshot would apply to a rewritten file too.
         """
-        files, rows = np.zeros(len(entries), np.int64), np.zeros(len(entries), np.int64)
+        files, rows, size = (np.zeros(len(entries), np.int64) for _ in range(3))
         if len(entries) and not self.is_empty:
             number = pc.fill_null(entries["sequence_number"], 0).to_numpy()
             place = _groups(entries, self._places)
             vector = _places_of_paths(entries, self._vector_paths)
-            vectors, vector_rows = self._vectors.from_number(vector, np.full(len(vector), -1))
-            of_partition, _ = self._positions.from_number(place, number)
-            of_path, path_rows = self._of_path.from_number(_places_of_paths(entries, self._paths), number)
-            global_equality, _ = self._global.from_number(np.zeros(len(place), np.int64), number + 1)
-            equality, _ = self._equality.from_number(place, number + 1)
-            files = global_equality + equality + np.where(vector >= 0, vectors, of_partition + of_path)
-            rows = np.minimum(np.where(vector >= 0, vector_rows, path_rows), entries["record_count"].to_numpy())
-        return pa.array(files.astype(np.int32)), pa.array(rows)
+            vectors = self._vectors.from_number(vector, np.full(len(vector), -1))
+            of_partition = self._positions.from_number(place, number)
+            of_path = self._of_path.from_number(_places_of_paths(entries, self._paths), number)
+            everywhere = self._global.from_number(np.zeros(len(place), np.int64), number + 1)
+            equality = self._equality.from_number(place, number + 1)
+            of_file = np.where(vector >= 0, vectors, of_path)
+            files, _, size = everywhere + equality + of_file
+            files = files + np.where(vector >= 0, 0, of_partition[0])
+            rows = np.minimum(of_file[1], entries["record_count"].to_numpy())
+        return pa.array(files.astype(np.int32)), pa.array(rows), pa.array(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,14 @@ class _Sorted:
     """Delete files in groups, sorted by sequence number inside each group.
 
     `numbers` are the distinct sequence numbers. `keys` order the files by group, then by number. `ends` says where each
-    group ends, `below` how many rows all files before each file delete.
+    group ends, `rows` and `bytes` how many rows all files before each file delete, and how large they are.
     """
 
     numbers: Int64s
     keys: Int64s
     ends: Int64s
-    below: Int64s
+    rows: Int64s
+    bytes: Int64s
 
     @classmethod
     def of(cls, tables: Sequence[_DeleteTable], masks: Sequence[Bools], groups: Sequence[Int64s]) -> _Sorted:
@@ -144,22 +148,25 @@ class _Sorted:
             return _concatenated([values[mask] for values, mask in zip(columns, masks, strict=True)])
 
         sequence, records = column("sequence_number"), column("record_count")
+        of_file, of_part = column("file_size_in_bytes"), column("content_size_in_bytes")
+        sizes = np.where(of_part > 0, of_part, of_file)
         numbers, place = np.unique(sequence, return_inverse=True)
         keys = group * (len(numbers) + 1) + place
         order = np.argsort(keys, kind="stable")
         ends = np.cumsum(np.bincount(group, minlength=1))
-        return cls(numbers, keys[order], ends, np.concatenate([[0], np.cumsum(records[order])]))
+        rows, size = (np.concatenate([[0], np.cumsum(values[order])]) for values in (records, sizes))
+        return cls(numbers, keys[order], ends, rows, size)
 
-    def from_number(self, groups: Int64s, least: Int64s) -> tuple[Int64s, Int64s]:
-        """How many files of each group have at least that sequence number, and how many rows they delete together.
-
-        The group -1 has no files.
+    def from_number(self, groups: Int64s, least: Int64s) -> Int64s:
+        """Three rows: how many files of each group have at least that sequence number, how many rows they delete
+        together, and their bytes. The group -1 has no files.
         """
         has_files = (groups >= 0) & (groups < len(self.ends))
         group = np.where(has_files, groups, 0)
         first = np.searchsorted(self.keys, group * (len(self.numbers) + 1) + np.searchsorted(self.numbers, least))
         last = self.ends[group]
-        return np.where(has_files, last - first, 0), np.where(has_files, self.below[last] - self.below[first], 0)
+        sums = [last - first, self.rows[last] - self.rows[first], self.bytes[last] - self.bytes[first]]
+        return np.where(has_files, np.stack(sums), 0)
 
 
 def _concatenated(parts: Sequence[Int64s]) -> Int64s:

@@ -161,6 +161,12 @@ OVERLAP = Option(
     None,
     "Rewrite files whose ranges of the first sort column overlap deeper than this (1: no overlap at all).",
 )
+PAYBACK = Option(
+    "lakebed.rewrite.payback-reads",
+    at_least(1),
+    None,
+    "Rewrite only files whose deletes cost more in this many reads than a rewrite of the file does.",
+)
 KEEP_ORDER = Option(
     "lakebed.rewrite.keep-table-order",
     boolean,
@@ -173,7 +179,8 @@ OPTIONS = OptionSet(
         STRATEGY, SORT_ORDER, TARGET, MIN_SIZE, MAX_SIZE, MIN_INPUT_FILES, MAX_GROUP_SIZE, MAX_GROUP_FILES,
         DELETE_THRESHOLD, DELETE_RATIO, REWRITE_ALL, MAX_FILES, JOB_ORDER, OUTPUT_SPEC, CONCURRENT, PARTIAL,
         MAX_COMMITS, MAX_FAILED_COMMITS, STARTING_SEQUENCE, DANGLING, COMPRESSION_FACTOR, SHUFFLE_PARTITIONS,
-        VAR_LENGTH, MAX_OUTPUT, BRANCH, CONCAT, OTHER_SPECS, OVERLAP, KEEP_ORDER,
+        VAR_LENGTH, MAX_OUTPUT, BRANCH, CONCAT, OTHER_SPECS, OVERLAP, PAYBACK,
+        KEEP_ORDER,
     ),
     "a rewrite of Iceberg data files",
     prefixes=("lakebed.storage.", "lakebed.catalog."),
@@ -196,6 +203,7 @@ class PlanRules:
     job_order: str = "none"
     other_specs: bool = False
     overlap_depth: int | None = None
+    payback_reads: int | None = None
     expansion: float = 1.0
     """Size of the output divided by size of the input, as far as it is known."""
 
@@ -218,10 +226,17 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
     if spec not in specs:
         ids = ", ".join(map(str, sorted(specs)))
         raise OptionError.ill_typed(OUTPUT_SPEC.key, spec, f"a partition spec of the table: {ids}")
+    if options.given(PAYBACK):
+        for other in (DELETE_THRESHOLD, DELETE_RATIO, REWRITE_ALL, OTHER_SPECS, OVERLAP):
+            if options.given(other):
+                raise OptionError(
+                    f"{other.key} and {PAYBACK.key} are given", key=other.key,
+                    why=f"with {PAYBACK.key} only the cost of deletes chooses files", todo="Give one of them",
+                )  # fmt: skip
     return PlanRules(
         sizes, spec, options[MIN_INPUT_FILES], options[MAX_GROUP_SIZE], options[MAX_GROUP_FILES],
         options[DELETE_THRESHOLD], options[DELETE_RATIO], options[REWRITE_ALL], options[MAX_FILES], options[JOB_ORDER],
-        options[OTHER_SPECS], options[OVERLAP], options[COMPRESSION_FACTOR],
+        options[OTHER_SPECS], options[OVERLAP], options[PAYBACK], options[COMPRESSION_FACTOR],
     )  # fmt: skip
 
 

@@ -33,9 +33,11 @@ PLAN_SCHEMA = pa.schema(
 """The planner's input: one row per live data file, in scan order.
 
 `partition_key` is the partition as a path, "" for an unpartitioned table. `delete_files` counts all deletes that apply,
-`deleted_rows` the rows of deletion vectors and of position deletes of this one file. The column `overlap_depth` (int32)
-follows when ranges of the sort key were compared.
+`deleted_rows` the rows of deletion vectors and of position deletes of this one file. The column `delete_bytes` (int64)
+follows when deletes are weighed, `overlap_depth` (int32) when ranges of the sort key were compared.
 """
+DELETE_BYTES = "delete_bytes"
+"""The column with the bytes of the deletes that apply to a file and would not to a rewritten one."""
 
 OTHER_SPECS = "files of other partition specs"
 """The name of the group of all files of other specs."""
@@ -60,6 +62,8 @@ class Plan:
 
     groups: tuple[PlannedGroup, ...]
     skipped: tuple[Skipped, ...]
+    saved: int = 0
+    """The bytes that each read spares after the rewrite, where deletes are weighed."""
 
     def predicted(self, notes: Sequence[str], dry_run: bool = False) -> RewriteResult:
         """The result of a rewrite that does what was planned. A dry run returns it."""
@@ -73,7 +77,7 @@ class Plan:
             self.skipped,
             dry_run,
             groups,
-            notes=tuple(notes),
+            notes=(*notes, *([f"each read spares {_bytes(self.saved)} after it"] if self.saved else [])),
         )
 
 
@@ -94,7 +98,8 @@ def plan_groups(files: pa.Table, rules: PlanRules) -> Plan:
     }.get(rules.job_order)
     if order is not None:
         groups.sort(key=order)
-    return Plan(tuple(groups), tuple(skipped + left_out))
+    saved = sum(int(columns.saved[rows].sum()) for rows in chosen)
+    return Plan(tuple(groups), tuple(skipped + left_out), saved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,8 @@ class _Columns:
 
     `code` numbers the partitions, `names` are their names. `order` sorts the files by partition, then in scan order.
     `many_deletes` files have too many delete files, `many_deleted_rows` too many deleted rows, `foreign` ones another
-    spec, and `overlapping` ones too deep an overlap in the sort key.
+    spec, and `overlapping` ones too deep an overlap in the sort key. `saved` are the bytes that a rewrite of the file
+    spares each read, where deletes are weighed, and `costly` files have them back within the reads that are allowed.
     """
 
     size: Int64s
@@ -116,6 +122,8 @@ class _Columns:
     large: Bools
     many_deletes: Bools
     many_deleted_rows: Bools
+    saved: Int64s
+    costly: Bools
     foreign: Bools
     overlapping: Bools
     candidate: Bools
@@ -133,16 +141,35 @@ class _Columns:
         if rules.overlap_depth is not None and "overlap_depth" in files.column_names:
             overlapping = _numbers(files, "overlap_depth") > rules.overlap_depth
         moved = foreign if rules.other_specs else np.zeros(len(size), bool)
+        saved, costly = _weighed(files, size, records, deleted, rules)
         candidate = small | large | many_deletes | many_deleted_rows | moved | overlapping | rules.rewrite_all
+        if rules.payback_reads is not None:
+            candidate = costly | rules.rewrite_all
         order = np.argsort(code, kind="stable")
         return cls(
-            size, records, deleted, code, names, order, small, large, many_deletes, many_deleted_rows, foreign,
-            overlapping, candidate,
+            size, records, deleted, code, names, order, small, large, many_deletes, many_deleted_rows, saved,
+            costly, foreign, overlapping, candidate,
         )  # fmt: skip
 
     def forced(self, rules: PlanRules) -> Bools:
         """Which files are rewritten whatever their size and group."""
+        if rules.payback_reads is not None:
+            return self.costly
         return self.many_deletes | self.many_deleted_rows | self.overlapping | (self.foreign & rules.other_specs)
+
+
+def _weighed(files: pa.Table, size: Int64s, records: Int64s, deleted: Int64s, rules: PlanRules) -> tuple[Int64s, Bools]:
+    """The bytes that a rewrite of each file spares a read, and whether that is worth it.
+
+    A read takes the deleted rows and the deletes that apply. A rewrite reads the file and these deletes once, and
+    writes the rows that are left.
+    """
+    if rules.payback_reads is None:
+        return np.zeros(len(size), np.int64), np.zeros(len(size), bool)
+    dead = (size * (deleted / np.maximum(records, 1))).astype(np.int64)
+    deletes = _numbers(files, DELETE_BYTES)
+    saved = dead + deletes
+    return saved, (saved > 0) & (saved * float(rules.payback_reads) >= size + deletes + (size - dead))
 
 
 def _numbers(files: pa.Table, name: str) -> Int64s:
@@ -265,6 +292,7 @@ def _reasons(columns: _Columns, rules: PlanRules) -> list[tuple[str, Bools]]:
         (f"over {_bytes(sizes.greatest)}", columns.large),
         (f"with at least {rules.delete_threshold} delete files", columns.many_deletes),
         (f"with at least {rules.delete_ratio:.0%} of their rows deleted", columns.many_deleted_rows),
+        (f"whose deletes cost more in {rules.payback_reads} reads than a rewrite", columns.costly),
         (f"overlapped more than {rules.overlap_depth} deep in the sort key", columns.overlapping),
         (f"of another partition spec than {rules.output_spec}", columns.foreign),
     ]
@@ -278,6 +306,12 @@ def _without_candidates(columns: _Columns, rules: PlanRules) -> list[Skipped]:
     candidates = np.bincount(columns.code[columns.candidate], minlength=count)
     least, greatest = _bytes(rules.sizes.least), _bytes(rules.sizes.greatest)
     text = f"between {least} and {greatest}, with few deletes"
+    if rules.payback_reads is not None:
+        few = f"deletes of its {{}} cost less in {rules.payback_reads} reads than a rewrite"
+        return [
+            Skipped(columns.names[number], few.format(_files(int(files[number]))))
+            for number in np.flatnonzero((candidates == 0) & (files > 0)).tolist()
+        ]
     return [
         Skipped(columns.names[number], f"its {_have_good_size(int(files[number]))}: {text}")
         for number in np.flatnonzero((candidates == 0) & (files > 0)).tolist()

@@ -94,7 +94,8 @@ class IcebergRewrite:
             live, plan = None, Plan((), ())
         else:
             overlap_of = order.first if order is not None and rules.overlap_depth is not None else None
-            live = LiveFiles.of(operations.files, metadata, snapshot, pruning, overlap_of)
+            weigh = rules.payback_reads is not None
+            live = LiveFiles.of(operations.files, metadata, snapshot, pruning, overlap_of, weigh)
             plan = plan_groups(live.table, rules)
         planned = cls(
             operations, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context

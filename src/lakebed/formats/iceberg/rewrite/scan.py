@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, live_delet
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
 from lakebed.formats.iceberg.rewrite.overlap import overlap_depths, ranges_of
-from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA
+from lakebed.formats.iceberg.rewrite.plan import DELETE_BYTES, PLAN_SCHEMA
 from lakebed.kernel.arrays import Int64s
 
 
@@ -48,15 +48,17 @@ class LiveFiles:
 
     @classmethod
     def of(
-        cls, files: Files, metadata: TableMetadata, snapshot: Snapshot, pruning: Pruning, overlap_of: int | None = None
-    ) -> LiveFiles:
+        cls, files: Files, metadata: TableMetadata, snapshot: Snapshot, pruning: Pruning,
+        overlap_of: int | None = None, weigh_deletes: bool = False,
+    ) -> LiveFiles:  # fmt: skip
         """The data files that may hold a row that pruning keeps.
 
-        `overlap_of` is the field id of the column whose ranges are compared, None when none is.
+        `overlap_of` is the field id of the column whose ranges are compared, None when none is. With `weigh_deletes`
+        the table has the column `delete_bytes`.
         """
         data, deletes = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
         tables = [read_entries(files, metadata, of_spec, DELETE_COLUMNS) for of_spec in deletes.values()]
-        planner = _Planner(metadata, pruning, DeleteCounts(tables, unpartitioned(metadata)), overlap_of)
+        planner = _Planner(metadata, pruning, DeleteCounts(tables, unpartitioned(metadata)), overlap_of, weigh_deletes)
         runs = tuple(run for of_spec in data.values() for run in runs_of(of_spec))
 
         def planned(number: int, entries: pa.Table) -> pa.Table:
@@ -152,6 +154,7 @@ class _Planner:
     pruning: Pruning
     deletes: DeleteCounts
     overlap_of: int | None
+    weigh_deletes: bool
 
     @property
     def columns(self) -> frozenset[str]:
@@ -163,7 +166,7 @@ class _Planner:
         spec = self.metadata.specs[spec_id]
         if self.pruning.predicate is not None:
             entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
-        deletes, rows = self.deletes.of(entries)
+        deletes, rows, sizes = self.deletes.of(entries)
         codes, partitions = distinct_partitions(entries["partition"])
         paths = pa.array([partition_path(spec, values) for values in partitions], pa.string())
         table = pa.table(
@@ -177,6 +180,8 @@ class _Planner:
             },
             PLAN_SCHEMA,
         )
+        if self.weigh_deletes:
+            table = table.append_column(DELETE_BYTES, sizes)
         if self.overlap_of is None:
             return table
         ranges = ranges_of(entries, self.overlap_of, self._kind(self.overlap_of))
@@ -188,9 +193,10 @@ class _Planner:
 
 def _with_depths(table: pa.Table) -> pa.Table:
     """The planner's table with the column `overlap_depth` instead of `low` and `high`."""
+    kept = [name for name in table.column_names if name not in ("low", "high")]
     if not len(table):
-        return table.select(PLAN_SCHEMA.names)
+        return table.select(kept)
     specs, keys = table["spec_id"].to_numpy(), table["partition_key"].combine_chunks()
     groups = specs.astype(np.int64) * (len(keys.dictionary) + 1) + keys.indices.to_numpy()
     depths = overlap_depths(table.select(["low", "high"]), groups)
-    return table.select(PLAN_SCHEMA.names).append_column("overlap_depth", pa.array(depths))
+    return table.select(kept).append_column("overlap_depth", pa.array(depths))
