@@ -204,6 +204,8 @@ class Life:
         gone = {key for key, row in now.rows.items() if whole or row[1] in parts}
         left = {key: row for key, row in now.rows.items() if key not in gone}
         silent = now.silent | gone | {row[0] for row in rows}
+        if self.producer in ("lookup", "full-compaction"):  # what no compaction has told of goes untold
+            silent |= {key for key in range(KEYS) if whole or "xyz"[key % 2] in parts}
         self.line.now = replace(now, rows={**left, **{row[0]: row for row in rows}}, silent=silent)
 
     def compact(self, chance: random.Random) -> None:
@@ -215,8 +217,11 @@ class Life:
         self.line.table.expire(options=few)
         left = {int(instant.time) for instant in self.line.table.history()}
         self.line.moments = {number: state for number, state in self.line.moments.items() if number in left}
-        if self.line is self.main and left and min(left) > self.reader.read + 1:
+        ahead = min(left) - self.reader.read if self.line is self.main and left else 0
+        if ahead > 1:
             assert not self.consumer or self.reader.lost, "what the consumer has not read expired"
+            self.reader.lost = DataCleanedError
+        elif ahead == 1 and self.tells_overwrites and not self.consumer:  # one that comes next has files of before
             self.reader.lost = DataCleanedError
 
     def orphans(self, chance: random.Random) -> None:

@@ -166,9 +166,12 @@ public class PaimonPeer {
       for (CommitMessage message : write.prepareCommit(true, identifier)) {
         CommitMessageImpl some = (CommitMessageImpl) message;
         List<DataFileMeta> after = new ArrayList<>(some.newFilesIncrement().newFiles());
+        List<DataFileMeta> before = new ArrayList<>(some.compactIncrement().compactBefore());
+        before.removeAll(some.newFilesIncrement().newFiles()); // written and compacted by this commit: in no snapshot
+        after.removeAll(some.compactIncrement().compactBefore());
         after.addAll(some.compactIncrement().compactAfter());
         made.add(new CommitMessageImpl(some.partition(), some.bucket(), some.totalBuckets(), DataIncrement.emptyIncrement(),
-            new CompactIncrement(some.compactIncrement().compactBefore(), after, List.of())));
+            new CompactIncrement(before, after, List.of())));
       }
       commit.commit(identifier, made);
     }

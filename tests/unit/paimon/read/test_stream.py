@@ -326,6 +326,24 @@ def test_an_overwrite_that_moves_keys_to_other_buckets_retracts_them_first(
         assert {key: row for key, row in state.items() if row is not None} == wanted
 
 
+def test_rows_of_a_key_that_an_overwrite_moved_stay_in_order(make: Make) -> None:
+    """Where the overwrite itself is not read, in a stream and in a batch of changes. Buckets that keep their keys are
+    read side by side."""
+    table = make(bucket="-1", dynamic__bucket_target__row__num="2")
+    table.write(rows(*(("a", number, "v", 1) for number in range(9)), ("b", 1, "v", 1)))
+    table.write(rows(("a", 8, "x", 2)), mode="overwrite")
+    table.write(rows(*(("a", number, "y", 3) for number in range(7, -1, -1))))
+    reader = lakebed.open(table.location, {"read.start-commit": "earliest"}).stream()
+    plan = reader.plan(reader.initial(), reader.latest(reader.initial(), UNBOUNDED))
+    assert len(plan.splits) == 2
+    for read in (run(plan, 4), table.changes()):
+        state = {(row["dt"], row["id"]): row["n"] for row in read.read_all().to_pylist()}
+        assert state == {**{("a", number): 3 for number in range(8)}, ("a", 8): 1, ("b", 1): 1}
+    table.write(rows(("a", 1, "z", 4)))
+    full = lakebed.open(table.location, {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "3"}).stream()
+    assert len(full.plan(full.initial(), full.latest(full.initial(), UNBOUNDED)).splits) == 6
+
+
 def test_a_column_that_is_added_comes_with_the_next_stream(location: Path) -> None:
     reader = stream(location, scan_snapshot__id="1", read_commits_limit="1")
     batches = drain(reader)

@@ -34,7 +34,7 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.change_task import ChangeReader, KindColumn
 from lakebed.formats.paimon.read.keys import check_keys
-from lakebed.formats.paimon.read.moved_keys import in_order, moved_partitions, size_of
+from lakebed.formats.paimon.read.moved_keys import in_order, moved_partitions, retracts, size_of
 from lakebed.formats.paimon.read.plan import ReadRequest, deletion_files
 from lakebed.formats.paimon.read.range import Mode, Range, option_range, position_range
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
@@ -89,6 +89,7 @@ def _planned(steps: Steps, span: Range, kinds: KindColumn = KindColumn.LAST) -> 
     changelog = span.mode is Mode.CHANGELOG
     snapshots = ReadableSnapshots(request.history).all_of(range(span.after + 1, span.until + 1))
     chosen = [one for one in snapshots if _is_read(one, changelog)]
+    steps.passes_over = any(one.commit_kind is CommitKind.OVERWRITE for one in snapshots)
     for entries in written_entries(request, chosen, changelog):
         steps.written(entry for entry in entries if _seen_by_batches(request)(entry))
     return steps.plan(kinds)
@@ -155,6 +156,8 @@ class Steps:
     """The steps of each commit, or of each other call that adds some."""
     _totals: dict[bytes, set[int]] = field(default_factory=dict)
     """The numbers of buckets that the files of each partition were written for."""
+    passes_over: bool = False
+    """Whether an overwrite whose rows are not read is among the commits."""
     _folders: PartitionFolders = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +181,7 @@ class Steps:
     def whole(self, snapshot: Snapshot | None, keep: KeepEntry, how: How = How.REPLACED) -> None:
         """All rows of a snapshot, merged: those that are there, or as `how` says."""
         live, indexes = live_and_index_files(self.request.history.store, snapshot)
-        kept = self._matching(entry for entry in live if keep(entry))
+        kept = self._counted(self._matching(entry for entry in live if keep(entry)))
         real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
         schema, options = self.request.schema, self.request.options
         splits = bucket_splits(real, deletion_files(indexes), self._folders, schema, options)
@@ -285,10 +288,10 @@ class Steps:
                     yield in_order("in order", rounds, lambda step: step.may_retract)
                     return
             else:
-                moved = moved_partitions(rounds, self._totals, mode)
+                moved = moved_partitions(rounds, self._totals, mode, self.passes_over)
         for partition in sorted(moved):
             inside = [[step for step in steps if step.side.partition == partition] for steps in rounds]
-            yield in_order(f"{self._folders.of_row(partition)} in order", inside, lambda step: step.how is How.REPLACED)
+            yield in_order(f"{self._folders.of_row(partition)} in order", inside, retracts)
         buckets: dict[Bucket, list[Step]] = {}
         for step in (step for steps in rounds for step in steps if step.side.partition not in moved):
             buckets.setdefault((step.side.partition, step.side.bucket), []).append(step)

@@ -1,11 +1,13 @@
 """The order of changes where keys move between buckets: what a commit retracts comes before what it adds.
 
 A key's bucket is its own, so buckets are read side by side. There are two exceptions: a table whose keys move between
-partitions, and an overwrite, which gives keys of dynamic buckets new ones, or a partition another number of buckets.
+partitions, and an overwrite, which gives keys of dynamic buckets new ones, or a partition another number of buckets,
+whether or not its own rows are read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -14,15 +16,27 @@ from lakebed.formats.paimon.read.split import ChangeSplit, How, Only, Step
 
 
 def moved_partitions(
-    rounds: Iterable[Sequence[Step]], totals: Mapping[bytes, Set[int]], mode: BucketMode
+    rounds: Iterable[Sequence[Step]], totals: Mapping[bytes, Set[int]], mode: BucketMode, passes_over: bool
 ) -> frozenset[bytes]:
     """The partitions, as serialized rows, where an overwrite may have put keys into other buckets than they were in.
+
     `rounds` are the steps of each commit, and `totals` the numbers of buckets that files of a partition were written
-    for."""
-    replaced = frozenset(step.side.partition for steps in rounds for step in steps if step.how is How.REPLACED)
+    for. `passes_over`: there is an overwrite among the commits whose rows are not read.
+    """
+    commits = Counter[bytes]()
+    retracting: set[bytes] = set()
+    for steps in rounds:
+        commits.update({step.side.partition for step in steps})
+        retracting |= {step.side.partition for step in steps if retracts(step)}
+    several = {partition for partition, count in commits.items() if count > 1}
     if mode is BucketMode.HASH_DYNAMIC:
-        return replaced
-    return frozenset(partition for partition in replaced if len(totals.get(partition, ())) > 1)
+        return frozenset(retracting | several if passes_over else retracting)
+    return frozenset(one for one in retracting | several if len(totals.get(one, ())) > 1)
+
+
+def retracts(step: Step) -> bool:
+    """Whether a step has the rows of files that an overwrite removed."""
+    return step.how is How.REPLACED and step.removed is not None
 
 
 def in_order(group: str, rounds: Iterable[Sequence[Step]], divides: Callable[[Step], bool]) -> ChangeSplit:

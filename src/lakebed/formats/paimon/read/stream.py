@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakebed.errors import OptionError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
-from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.read.batch_end import Look, Source, source_of
 from lakebed.formats.paimon.read.change_task import KindColumn
@@ -237,6 +237,7 @@ def _read_changes(steps: Steps, snapshots: Sequence[Snapshot]) -> None:
         read.update((one.id, of_one) for one, of_one in zip(chosen, entries, strict=True))
     for one in snapshots:
         entries_of_one = [entry for entry in read.get(one.id, ()) if _is_real(request, entry)]
+        steps.passes_over |= sources[one.id] is Source.NOTHING and one.commit_kind is CommitKind.OVERWRITE
         if sources[one.id] is Source.OVERWRITE:
             steps.replaced(entries_of_one)
         else:
