@@ -78,6 +78,55 @@ def test_small_files_become_one(tmp_path: Path) -> None:
     assert not any("small files" in finding.what for finding in table.inspect().findings)
 
 
+def test_a_call_takes_so_many_files_at_most(tmp_path: Path) -> None:
+    """Which partitions qualify stays the same, and the next call goes on until nothing is left."""
+    bound = {"lakebed.rewrite.max-files": "10"}
+    table = create(tmp_path, 0)
+    for number in range(5):
+        table.write(pa.concat_tables([rows(range(number, 9), p) for p in "abcdefg"]))
+    before = sorted(contents(table))
+    planned = table.rewrite(dry_run=True, options=bound)
+    assert (planned.files_before, planned.groups, len(planned.skipped)) == (10, 2, 5)
+    assert planned.skipped[0].reason == "lakebed.rewrite.max-files=10 leaves room for 0 of its 5 files: run again"
+    taken = []
+    while (result := table.rewrite(options=bound)).instants:
+        assert result.plan == planned.plan if not taken else len(result.skipped) == 7 - result.groups
+        taken.append(result.files_before)
+    assert taken == [10, 10, 10, 5] and sorted(contents(table)) == before
+
+    # one group of more files than a call takes: its first files
+    single = create(tmp_path / "single", 12)
+    ordered = contents(single)
+    taken = []
+    while (result := single.rewrite(options={"lakebed.rewrite.max-files": "5"})).instants:
+        taken.append(result.files_before)
+    assert taken == [5, 5] and sorted(contents(single)) == sorted(ordered)
+    fixed = create(tmp_path / "fixed", 7, bucket="1", bucket__key="k", compaction_min_file__num="99")
+    ordered, result = contents(fixed), fixed.rewrite(options={"lakebed.rewrite.max-files": "4"})
+    assert (result.files_before, result.files_after) == (4, 1) and contents(fixed) == ordered
+    assert result.skipped[0].reason == "lakebed.rewrite.max-files=4 leaves room for 4 of its 7 files: run again"
+    sort = {"order_strategy": "order", "order_by": "k", "lakebed.rewrite.max-files": "4"}
+    (left,) = create(tmp_path / "sorted").rewrite(options=sort).skipped
+    assert left.reason == "its 5 files are compacted together, and lakebed.rewrite.max-files is 4"
+
+    # buckets with a key and postponed ones are compacted whole
+    options = {"bucket": "1", "write-only": "true"}
+    keys = lakebed.create(tmp_path / "keys", "paimon", KEYED, ["k", "p"], ["p"], options)
+    waits = lakebed.create(tmp_path / "waits", "paimon", KEYED, ["k", "p"], ["p"], {"bucket": "-2"})
+    for number in range(3):
+        for one in (keys, waits):
+            one.write(pa.concat_tables([keyed(range(5), p, f"v{number}") for p in "abc"]))
+    for one in (keys, waits):
+        taken = []
+        while (result := one.rewrite(options={"lakebed.rewrite.max-files": "7"})).files_before:
+            taken.append(result.files_before)
+        assert taken == [6, 3] and {row[2] for row in contents(one)} == {"v2"} and len(contents(one)) == 15
+    assert keys.rewrite(options={"lakebed.rewrite.max-files": "1"}).instants == ()
+    for wrong in ({"bucket": "4"}, {"lakebed.rewrite.what": "manifests"}):
+        with pytest.raises(OptionError, match="max-files"):
+            keys.rewrite(options={**wrong, "lakebed.rewrite.max-files": "7"})
+
+
 def test_fixed_buckets_keep_the_order_of_their_rows(tmp_path: Path) -> None:
     table = create(tmp_path, 4, bucket="1", bucket__key="k")
     assert table.rewrite(options={"compact_strategy": "minor"}).instants == ()

@@ -23,18 +23,25 @@ from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.read.split import DeletionFile
 from lakebed.formats.paimon.rewrite.append import AppendRules, PartitionPacker, index_names
 from lakebed.formats.paimon.rewrite.append_task import AppendCompactor, AppendTask
-from lakebed.formats.paimon.rewrite.plan import CompactionPlan, LiveBucket, buckets_of, in_partitions
+from lakebed.formats.paimon.rewrite.plan import CompactionPlan, LiveBucket, buckets_of, in_partitions, why_waiting
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
 
 def plan_append_compaction(
-    compactor: AppendCompactor, snapshot: Snapshot | None, where: Where, minor: bool, dry_run: bool = False
+    compactor: AppendCompactor,
+    snapshot: Snapshot | None,
+    where: Where,
+    minor: bool,
+    dry_run: bool = False,
+    most: int | None = None,
 ) -> CompactionPlan[AppendTask]:
     """Plan the compaction of the files of a snapshot. In fixed buckets `minor` takes what a commit would take. With
     `dry_run` the plan has no tasks, and the files of one bucket are in memory at a time.
 
+    `most` is how many files are taken in all. Of the group where that is reached the first files are taken, unless
+    they are sorted, which takes whole partitions.
     `where` may name partition columns only, else UsageError. UnsupportedError for files that another engine clustered
     level by level.
     """
@@ -52,15 +59,22 @@ def plan_append_compaction(
     tasks: list[AppendTask] = []
     groups: list[RewriteGroup] = []
     skipped: list[Skipped] = []
+    room = most
     for live_bucket in buckets_of(history.store, compactor.schema, options.table, chosen, indexes):
         bucket = AppendBucket.of(live_bucket, compactor, rules)
         choices = bucket.sorted() if compactor.order is not None else bucket.packed(minor)
         taken: set[str] = set()
         for files, reason in choices:
-            if not dry_run:
-                tasks.append(bucket.task(files))
-            groups.append(bucket.group(files, reason))
             taken |= {file.file_name for file in files}
+            if most is not None and room is not None and len(files) > room:
+                first = files[:room] if compactor.order is None and room > 1 else []
+                skipped.append(Skipped(bucket.live.folder, why_waiting(len(files), room, most, cut=bool(first))))
+                files = first
+            if files:
+                room = None if room is None else room - len(files)
+                if not dry_run:
+                    tasks.append(bucket.task(files))
+                groups.append(bucket.group(files, reason))
         left = [file for file in bucket.files if file.file_name not in taken]
         if left:
             skipped.append(Skipped(bucket.live.folder, bucket.why_left(left, minor)))

@@ -1,11 +1,11 @@
 """The options of a rewrite, beside the table's own options, which a call may override.
 
-Keys: the arguments of Paimon's procedure `compact`.
+Keys: the arguments of Paimon's procedure `compact`, and lakebed's own.
 """
 
 from __future__ import annotations
 
-from lakebed.kernel.options import Option, OptionSet, one_of
+from lakebed.kernel.options import Option, OptionSet, at_least, one_of
 
 WHAT = Option(
     "lakebed.rewrite.what",
@@ -28,6 +28,13 @@ ORDER_STRATEGY = Option(
     "without buckets.",
 )
 ORDER_BY = Option("order_by", str, "", "The columns to sort by; by default `clustering.columns`.")
+MAX_FILES = Option(
+    "lakebed.rewrite.max-files",
+    at_least(1),
+    None,
+    "Compact at most so many files in a call, by whole groups; the next call goes on. Other groups are named in "
+    "`skipped`.",
+)
 
-OPTIONS = OptionSet((WHAT, STRATEGY, ORDER_STRATEGY, ORDER_BY), "a rewrite of Paimon files", prefixes=())
+OPTIONS = OptionSet((WHAT, STRATEGY, ORDER_STRATEGY, ORDER_BY, MAX_FILES), "a rewrite of Paimon files", prefixes=())
 """The keys that only a rewrite has."""

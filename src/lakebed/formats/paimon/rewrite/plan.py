@@ -25,6 +25,7 @@ from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.plan import deletion_files
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.read.split import DeletionFile
+from lakebed.formats.paimon.rewrite.options import MAX_FILES
 from lakebed.formats.paimon.rewrite.task import BucketCompactor, BucketTask
 from lakebed.formats.paimon.rewrite.unit import Action, CompactionUnit
 from lakebed.kernel import clock
@@ -43,6 +44,25 @@ class CompactionPlan(Generic[T]):
     tasks: tuple[T, ...]
     groups: tuple[RewriteGroup, ...]
     skipped: tuple[Skipped, ...]
+
+    def up_to(self, most: int | None) -> CompactionPlan[T]:
+        """The first groups of the plan that have at most so many files together; None: all of them. What is planned
+        does not depend on it, so repeated calls do the same work. A group is never cut: its files are compacted as a
+        whole or not at all."""
+        if most is None:
+            return self
+        left, kept, waiting = most, list[int](), list[Skipped]()
+        for number, group in enumerate(self.groups):
+            if group.files > left:
+                waiting.append(Skipped(group.what, why_waiting(group.files, left, most)))
+                continue
+            left -= group.files
+            kept.append(number)
+        return CompactionPlan(
+            tuple(self.tasks[number] for number in kept if self.tasks),  # a dry run has none
+            tuple(self.groups[number] for number in kept),
+            (*waiting, *self.skipped),
+        )
 
 
 def plan_compaction(
@@ -185,6 +205,14 @@ def _group(bucket: LiveBucket, unit: CompactionUnit, actions: Sequence[Action], 
         kept = f", {moved} of them only change their level" if moved else ""
     reason = f"{unit.reason}: {what}{kept}"
     return RewriteGroup(bucket.folder, len(files), size, after, size, reason)
+
+
+def why_waiting(files: int, left: int, most: int, cut: bool = False) -> str:
+    """Why a group of so many files waits for another call: of `most` files in a call so many are left. `cut`: these
+    are compacted now."""
+    if files > most and not cut:
+        return f"its {files} files are compacted together, and {MAX_FILES.key} is {most}"
+    return f"{MAX_FILES.key}={most} leaves room for {left} of its {files} files: run again"
 
 
 def _why_left(bucket: LiveBucket, minor: bool) -> str:

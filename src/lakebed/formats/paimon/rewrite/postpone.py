@@ -95,6 +95,17 @@ class PostponeRewrite:
         folders = PartitionFolders.of(history.store, schema, options)
         return cls(history, target, tuple(_partitions(chosen, counts, folders)))
 
+    def up_to(self, most: int | None) -> PostponeRewrite:
+        """The first partitions of the plan that have at most so many files together; None: all of them."""
+        if most is None:
+            return self
+        kept: list[PostponedPartition] = []
+        for partition in self.partitions:
+            if len(partition.files) <= most:
+                most -= len(partition.files)
+                kept.append(partition)
+        return replace(self, partitions=tuple(kept))
+
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
         """Write and commit; `engine` None: in threads. CommitConflictError when another compaction was faster; nothing
         is left behind then."""

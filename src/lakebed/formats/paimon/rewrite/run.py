@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakebed.errors import CommitConflictError, UnsupportedError
+from lakebed.errors import CommitConflictError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
@@ -24,7 +24,7 @@ from lakebed.formats.paimon.rewrite.append_plan import not_rewritten, plan_appen
 from lakebed.formats.paimon.rewrite.append_task import AppendCompactor
 from lakebed.formats.paimon.rewrite.arrange import order_of
 from lakebed.formats.paimon.rewrite.manifests import rewrite_manifests
-from lakebed.formats.paimon.rewrite.options import ORDER_STRATEGY, STRATEGY, WHAT
+from lakebed.formats.paimon.rewrite.options import MAX_FILES, ORDER_STRATEGY, STRATEGY, WHAT
 from lakebed.formats.paimon.rewrite.plan import CompactionPlan, plan_compaction
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.rewrite.rescale import Rescaler, plan_rescale, plan_telling
@@ -56,6 +56,7 @@ def rewrite_files(
     nothing is left behind then.
     """
     if own[WHAT] == "manifests":
+        _refuse_bound(own, "a rewrite of manifests", history)
         return rewrite_manifests(history, schema, options, where, dry_run)
     table, mode = history.store.location, bucket_mode(schema, options)
     if own[ORDER_STRATEGY] != "none" and mode is not BucketMode.BUCKET_UNAWARE:
@@ -66,7 +67,9 @@ def rewrite_files(
         )
     rescales = opt.BUCKET.key in map(str.lower, given)
     if mode is BucketMode.POSTPONE_MODE and not rescales:
-        return PostponeRewrite.plan(history, schema, options, where).run(dry_run, engine)
+        return PostponeRewrite.plan(history, schema, options, where).up_to(own[MAX_FILES]).run(dry_run, engine)
+    if rescales:
+        _refuse_bound(own, "a move into another number of buckets", history)
     refuse_unserved(schema, options, Use.WRITE, table)
     if not schema.primary_keys:
         _refuse_append(options, table)
@@ -81,12 +84,12 @@ def rewrite_files(
             return Compaction(history, schema, options, user, Rescaler.of(history, schema, options, user), moves)
         if not schema.primary_keys:
             append = AppendCompactor(history, schema, write_options, order)
-            packed = plan_append_compaction(append, latest, where, minor, dry_run)
+            packed = plan_append_compaction(append, latest, where, minor, dry_run, own[MAX_FILES])
             if isinstance(engine, SharedEngine):
                 packed = replace(packed, tasks=append.among_many(packed.tasks))
             return Compaction(history, schema, options, user, append, packed)
         compactor = BucketCompactor.of(history, CompactionRules.of(schema, write_options))
-        plan = plan_compaction(compactor, latest, where, minor, dry_run)
+        plan = plan_compaction(compactor, latest, where, minor, dry_run).up_to(own[MAX_FILES])
         return Compaction(history, schema, options, user, compactor, plan)
 
     told: tuple[str, ...] = ()
@@ -96,6 +99,13 @@ def rewrite_files(
         told = Compaction(history, schema, options, user, compactor, telling).run(dry_run, engine).instants
     result = planned().run(dry_run, engine)
     return replace(result, instants=(*told, *result.instants))
+
+
+def _refuse_bound(own: Options, what: str, history: History) -> None:
+    """Raise OptionError for a bound of the files of a call that takes all of them."""
+    if own[MAX_FILES] is not None:
+        refused, table = f"{what} does not take {MAX_FILES.key}", history.store.location
+        raise OptionError(refused, key=MAX_FILES.key, table=table, todo="Leave it out")
 
 
 def _refuse_append(options: Options, table: str) -> None:
