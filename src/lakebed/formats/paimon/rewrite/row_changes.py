@@ -121,17 +121,18 @@ class Folding:
         levels, runs = versions.levels, versions.runs
         before = lowest_above_0(levels, runs)
         function = self.function.engine if isinstance(self.function, Reduced) else self.function
-        counted = counting(levels, runs, before)
+        counted, last = counting(levels, runs, before), None
         if not self.rules.needs_older_values:  # they have only their keys
             counted &= levels <= versions.output
         if isinstance(function, Deduplicate):  # the winner is known before any value is fetched
             last = np.maximum.reduceat(np.where(counted, np.arange(len(levels)), -1), runs.starts)
-            merged = versions.rows.take(from_numpy(last[last >= 0]))
+            last = last[last >= 0]
+            merged = versions.rows.take(from_numpy(last))
         else:
             merged = self._merge(function, versions.only(counted))
         changes = None
         if self.rules.lookup.changelog:
-            changes = self._changes(versions.rows, before, merged, versions.any_of(levels == 0))
+            changes = self._changes(versions.rows, before, merged, versions.any_of(levels == 0), last)
         found = before[before >= 0]
         return Merged(merged, changes, places[found[levels[found] > versions.output]])
 
@@ -142,33 +143,37 @@ class Folding:
             return versions.rows.take(from_numpy(runs.last))
         return function.merge(versions.rows, runs).combine_chunks()
 
-    def _changes(self, rows: pa.Table, before: Int64s, merged: pa.Table, considered: Bools) -> pa.Table:
-        """The changelog: from the row at the position `before` of each key (-1: none) to its merged row."""
+    def _changes(
+        self, rows: pa.Table, before: Int64s, merged: pa.Table, considered: Bools, merged_at: Int64s | None = None
+    ) -> pa.Table:
+        """The changelog: from the row at the position `before` of each key (-1: none) to its merged row, which is at
+        `merged_at` of the same rows where it is one of them."""
         adds = _adds(to_numpy(rows.column(VALUE_KIND)))
         had = (before >= 0) & adds[np.maximum(before, 0)]
         has = _adds(to_numpy(merged.column(VALUE_KIND)))
         changed = considered & (had | has)
         at = np.flatnonzero(changed & had)
-        older, newer = rows.take(from_numpy(before[at])), merged
         if self.compared is not None and len(at):
-            both = np.flatnonzero(has[at])
-            names, pairs = list(self.compared), at[both]
-            same = rows_equal(older.select(names).take(from_numpy(both)), merged.select(names).take(from_numpy(pairs)))
+            names, pairs = list(self.compared), at[has[at]]
+            older = rows.select(names).take(from_numpy(before[pairs]))
+            same = rows_equal(older, merged.select(names).take(from_numpy(pairs)))
             changed[pairs[same]] = False
         inserts, deletes, updates = changed & has & ~had, changed & had & ~has, changed & had & has
         counts = inserts.astype(np.int64) + deletes + 2 * updates
         first = np.cumsum(counts) - counts
-        place_of_older = np.zeros(len(changed), np.int64)
-        place_of_older[at] = np.arange(len(at))
+        if merged_at is None:
+            rows = pa.concat_tables([rows.take(from_numpy(before[at])), merged])
+            before, merged_at = np.zeros(len(before), np.int64), len(at) + np.arange(len(merged))
+            before[at] = np.arange(len(at))
         source, kinds = np.zeros(int(counts.sum()), np.int64), np.zeros(int(counts.sum()), np.int8)
         for which, kind, shift, from_older in (
             (inserts, RowKind.INSERT, 0, False), (deletes, RowKind.DELETE, 0, True),
             (updates, RowKind.UPDATE_BEFORE, 0, True), (updates, RowKind.UPDATE_AFTER, 1, False),
         ):  # fmt: skip
             keys = np.flatnonzero(which)
-            source[first[keys] + shift] = place_of_older[keys] if from_older else len(older) + keys
+            source[first[keys] + shift] = before[keys] if from_older else merged_at[keys]
             kinds[first[keys] + shift] = int(kind)
-        changes = pa.concat_tables([older, newer]).take(from_numpy(source))
+        changes = rows.take(from_numpy(source))
         place = changes.schema.get_field_index(VALUE_KIND)
         return changes.set_column(place, changes.schema.field(place), pa.array(kinds))
 
