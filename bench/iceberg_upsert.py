@@ -5,8 +5,7 @@
 The table has so many rows of 5 columns in 4 files, and as many come in one upsert, in random order: half of them
 replace a row, half are new.
 
-    lakebed      table.write(rows, mode="upsert"): equality deletes, as streaming writers make them
-    vectors      the same, and the equality deletes made into deletion vectors: nothing is left for readers to do
+    lakebed      table.write(rows, mode="upsert"): the old rows are found, and deletion vectors name their positions
     pyiceberg    table.upsert(rows) on a SQL catalog
     jvm          MERGE INTO of Iceberg's own engine in LAKEBED_ICEBERG_JVM_PYTHON, merge-on-read
 
@@ -47,7 +46,7 @@ def fresh(folder: Path) -> None:
     (folder / "c.db").unlink(missing_ok=True)
 
 
-def by_lakebed(folder: Path, count: int, vectors: bool = False) -> Mapping[str, Any]:
+def by_lakebed(folder: Path, count: int) -> Mapping[str, Any]:
     import lakebed
 
     first, changes = pq.read_table(folder / "first.parquet"), pq.read_table(folder / "changes.parquet")
@@ -56,8 +55,6 @@ def by_lakebed(folder: Path, count: int, vectors: bool = False) -> Mapping[str, 
         table.write(first.slice(start, count // FILES))
     began = processor_seconds()
     table.write(changes, mode="upsert")
-    if vectors:
-        table.rewrite(options={"lakebed.rewrite.what": "equality-deletes"})
     return {"upsert_cpu_seconds": round(processor_seconds() - began, 2)}
 
 
@@ -103,10 +100,7 @@ def merge(table: str, source: str) -> str:
 
 BENCH = Bench(
     "iceberg_upsert", __doc__, "rows", 100_000, make,
-    {
-        "lakebed": by_lakebed, "vectors": lambda folder, count: by_lakebed(folder, count, vectors=True),
-        "pyiceberg": by_pyiceberg,
-    },
+    {"lakebed": by_lakebed, "pyiceberg": by_pyiceberg},
     {"jvm": by_jvm}, fresh,
 )  # fmt: skip
 if __name__ == "__main__":
