@@ -1,14 +1,16 @@
 """Orphan files: what nothing names goes once it is old, and nothing else."""
 
 import os
+import pickle
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakebed
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, StorageError
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
 
@@ -105,3 +107,48 @@ def test_an_age_that_spares_no_writer_and_a_table_without_snapshots(make: Make) 
     assert "no snapshot" in table.expire(options=ORPHANS).kept[0].reason
     with pytest.raises(OptionError, match=r"lakebed\.expire\.what"):
         table.expire(options={"lakebed.expire.wat": "orphan-files"})
+
+
+class Cluster:
+    """An engine of other processes whose last task dies: what the tasks before it wrote, nobody here knows."""
+
+    parallelism = 2
+
+    def map(self, fn: Any, tasks: Iterable[Any]) -> Iterator[Any]:
+        *whole, _ = [pickle.dumps((fn, task)) for task in tasks]
+        for data in whole:
+            work, task = pickle.loads(data)
+            yield pickle.loads(pickle.dumps(work(task)))
+        raise StorageError("the executor was lost")
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ((), {"bucket": "-1", "compaction.min.file-num": "2"}),
+        (("dt", "id"), {"bucket": "2", "changelog-producer": "lookup", "deletion-vectors.enabled": "true"}),
+        (("dt", "id"), {"bucket": "-2", "postpone.default-bucket-num": "2"}),
+    ],
+    ids=["append", "lookup", "postponed"],
+)
+def test_what_the_tasks_of_a_failed_job_left_goes_as_orphans(
+    make: Make, key: tuple[str, ...], options: dict[str, str]
+) -> None:
+    table = make(primary_key=key, **{name.replace("-", "__").replace(".", "_"): text for name, text in options.items()})
+    table = lakebed.open(table.location, {"write-only": "true"})
+    for number in range(3):
+        table.write(rows(*((dt, one, "v", number) for dt in "abc" for one in range(4))))
+    root, before = Path(table.location), states(table)
+    there = files(root)
+    with pytest.raises(StorageError, match="executor was lost"):
+        table.rewrite(engine=Cluster(), options={"write-only": "false"})
+    left = files(root) - there
+    assert len(left) >= 2 and {*there} <= files(root) and states(table) == before
+    assert table.expire(options=ORPHANS).deleted_files == ()
+    age(root, 2)
+    assert {*table.expire(options=ORPHANS).deleted_files} == {name for name in left if not name.startswith(".")}
+    assert states(table) == before
+    table.rewrite(options={"write-only": "false"})
+    age(root, 2)
+    table.expire(options=ORPHANS)
+    assert states(table)[1:-1] == before[1:]
