@@ -17,6 +17,8 @@ from lakebed.formats.paimon.branches import Branches
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import open_store
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import drain
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
 
@@ -171,3 +173,24 @@ def test_paimons_own_branch_is_followed(tmp_path: Path) -> None:
     assert [instant.time for instant in table.history()] == ["1", "2"]
     table.delete_branch("empty_b")
     assert History(open_store(folder)).branches() == ["b1"]
+
+
+@pytest.mark.parametrize("verb", ["rollback", "expire"])
+def test_the_changelog_of_snapshots_that_two_branches_have_stays(make: Make, verb: str) -> None:
+    """Both have them once one was put where the other is. What the other does then spares the files of its streams."""
+    table = make(primary_key=("dt", "id"), changelog__producer="input")
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    table.branch("b", "tag:t")
+    branch = lakebed.open(table.location, {"branch": "b"})
+    for number in range(2, 5):
+        branch.write(rows(("a", number, "v", number)))
+    table.fast_forward("b")
+    if verb == "rollback":
+        branch.rollback(2)
+    else:
+        few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
+        assert len(branch.expire(options=few).expired) == 3
+    reader = lakebed.open(table.location, {"read.start-commit": "earliest"}).stream()
+    told = [row["id"] for _, plan in drain(reader) for row in run(plan, 1).read_all().to_pylist()]
+    assert sorted(told) == [1, 2, 3, 4]

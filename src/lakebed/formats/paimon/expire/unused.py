@@ -47,6 +47,7 @@ class UnusedFiles:
     options: Options
     _folders: PartitionFolders | None = None
     _tagged: dict[str, Snapshot] | None = None
+    _of_branches: Sequence[Run] | None = None
     _named: NamedFiles = field(init=False)
     _changes: dict[str, _Changes] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ class UnusedFiles:
         data = [path for changes in self._changes_of(deleting) for path in changes.deleted]
         outliving = {changelog.id for changelog in becoming}
         gone = _unique([*expiring, *ending])
-        changelog = self._changelog_files([snapshot for snapshot in gone if snapshot.id not in outliving])
+        changelog = self._changelog_files(self._alone([one for one in gone if one.id not in outliving]))
         metadata = [path for snapshot in gone for path in self._named.metadata(snapshot)]
         needed = {path for snapshot in (oldest_kept, *others) for path in self._named.metadata(snapshot)}
         if data:
@@ -92,7 +93,7 @@ class UnusedFiles:
         self._named.share([target, *_split(runs)[0], *tags.values()])
         data = {path: None for changes in self._changes_of(removed) for path in changes.added}
         data.update(dict.fromkeys(self._live_of([[tagged] for tagged in tags.values()])))
-        data.update(dict.fromkeys(self._changelog_files(gone)))
+        data.update(dict.fromkeys(self._changelog_files(self._alone(gone))))
         metadata = {path: None for snapshot in gone for path in self._named.metadata(snapshot)}
         needed = {path for holder in (target, *others) for path in self._named.metadata(holder)}
         needed |= self._live_of([[target], *runs])
@@ -130,9 +131,10 @@ class UnusedFiles:
 
     def all_needed(self) -> Iterator[str]:
         """Every file that a snapshot of any branch, a tag or a changelog needs. A tag does not need the changelog
-        files of its snapshot, and neither does another branch: nobody reads changes by them."""
+        files of its snapshot: nobody reads changes by it."""
         own, others = self.history.snapshots(), self._other_runs()
-        yield from self._needed([own, *others], own)
+        read = [*own, *(snapshot for run in self._of_branches or () for snapshot in run)]
+        yield from self._needed([own, *others], [*{one.changelog_manifest_list: one for one in read}.values()])
 
     def all_named(self) -> Iterator[str]:
         """Every file that a snapshot of any branch, a tag or a changelog names, needed or not."""
@@ -179,12 +181,19 @@ class UnusedFiles:
         tagged, of_branches = self.history.store.together(lambda look: look(), looks)
         return [*([snapshot] for snapshot in tagged.values()), *of_branches]
 
+    def _alone(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+        """Those whose changelog no other branch has. A branch that was made of a tag, or put where another is, has the
+        same snapshots, and its streams read them."""
+        shared = {snapshot.changelog_manifest_list for run in self._of_branches or () for snapshot in run}
+        return [snapshot for snapshot in snapshots if snapshot.changelog_manifest_list not in shared - {None}]
+
     def _of_other_branches(self) -> list[Run]:
         branches = [name for name in (MAIN_BRANCH, *self.history.branches()) if name != self.history.branch]
         others = [History(self.history.store, branch) for branch in branches]
         together = self.history.store.together
         snapshots: Sequence[Run] = together(lambda other: other.snapshots(), others)
         tagged = together(lambda other: other.tagged(), others)
+        self._of_branches = snapshots
         return [*snapshots, *([snapshot] for tags in tagged for snapshot in tags.values())]
 
     def _changes_of(self, snapshots: Sequence[Snapshot]) -> list[_Changes]:
