@@ -49,6 +49,12 @@ def main(hudi: str, folder: str) -> dict[str, object]:
     write(frame.limit(0).union(frame.where("id < 4")), place, "upsert")
     seen["hudi"] = as_bag(lakebed.open(place).read(frame.columns)) == as_bag(frame.toArrow())
 
+    merged = lakebed.create(f"{folder}/merged", "iceberg", {"id": "int32"})
+    write(spark.sql("select 5L as id, 'x' as note"), merged.location, options={"merge-schema": True})
+    more = spark.sql("select 6L as id, 'y' as note, 1 as n")
+    more.write.format("lakebed").option("mergeSchema", "true").mode("append").save(merged.location)
+    seen["merged"] = sorted(map(list, zip(*merged.read().read_all().to_pydict().values(), strict=True)))
+
     named = f"lakebed_tag('{place}', 'now')"
     seen["sql"] = [row[0] for row in spark.sql(f"SELECT name FROM {named}").collect()]
     seen["sql"] += [row[0] for row in spark.sql(f"SELECT count(*) FROM lakebed_history('{place}')").collect()]

@@ -29,6 +29,7 @@ def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) 
     assert seen["snapshots"] == ["1", "2", "3"]
     assert seen["streamed"] and seen["hudi"]
     assert seen["engine"] == [2, 1, 2]
+    assert seen["merged"] == [[5, "x", None], [6, "y", 1]]
     assert seen["sql"] == ["now", len(lakebed.open(tmp_path / "hudi").history())]
     assert "Did you mean dry_run" in seen["refused"] and "Traceback" not in seen["refused"]
 
