@@ -59,7 +59,7 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     lakebed.spark.ship(spark)
     lakebed.spark.register(spark)
     _log("shipped", began)
-    for step in (_read, _write, _write_by_format, _stream, _rewrite):
+    for step in (_read, _write, _write_by_format, _stream, _rewrite, _called):
         began = time.monotonic()
         seen[step.__name__.lstrip("_")] = step(spark, hudi, place)
         _log(step.__name__, began)
@@ -171,6 +171,43 @@ def _rewrite(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
         "failed": len(result.failed),
         "rows": table.read(columns=["id"]).read_all().num_rows,
     }
+
+
+def _called(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
+    """Tasks that call SQL functions fail after these have done their work, and run again."""
+    table = lakebed.open(str(place / "written"))
+    before = len(table.history())
+    spark.udf.register("late", _Late(str(place / "attempts")), "string")
+    (tagged,) = spark.sql(f"SELECT late(name) FROM lakebed_tag('{table.location}', 'now')").collect()
+    options = "map('rewrite-all', 'true')"
+    call = f"SELECT late(string(files_after)), instants FROM lakebed_rewrite('{table.location}', {options})"
+    (rewritten,) = spark.sql(call).collect()
+    return {
+        "tagged": tagged[0],
+        "tags": [ref.name for ref in table.refs() if ref.kind == "tag"],
+        "files": int(rewritten[0]) > 0,
+        "instants": list(rewritten[1]) == [table.history()[-1].time],
+        "snapshots": len(table.history()) - before,
+        "attempts": (place / "attempts").read_text().split(),
+    }
+
+
+class _Late:
+    """Passes a value on, and fails in the first attempt at a task."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def __call__(self, value: str) -> str:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = context.attemptNumber() if context is not None else -1
+        with open(self._mark, "a") as file:
+            file.write(f"{number} ")
+        if not number:
+            raise OSError("the first attempt is lost")
+        return value
 
 
 class _Slow:

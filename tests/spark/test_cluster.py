@@ -60,3 +60,9 @@ def test_a_rewrite_runs_on_the_workers(seen: dict[str, dict[str, object]]) -> No
     result = seen["rewrite"]
     assert (result["failed"], result["rows"]) == (0, ROWS + 2)
     assert result["before"] > result["after"] > 0  # type: ignore[operator]
+
+
+def test_a_function_whose_task_runs_again_works_once(seen: dict[str, dict[str, object]]) -> None:
+    found = seen["called"]
+    assert found.pop("attempts") == ["0", "1"] * 2
+    assert found == {"tagged": "now", "tags": ["now"], "files": True, "instants": True, "snapshots": 1}
