@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -144,3 +145,29 @@ def test_the_slower_of_two_branches_is_made_anew(told: Told, monkeypatch: pytest
     commits.append(table.operations, [data_file(table, [3])])
     side = lakebed.open("rest:db.raced", {**told.options, "branch": "side"})
     assert isinstance(side, IcebergTable) and ids(table) == [1, 3] and ids(side) == [1, 2]
+
+
+def test_tables_that_enter_the_catalog_whole(told: Told, tmp_path: Path) -> None:
+    """The server says where a snapshot of a folder lies, takes in its metadata file, and a registered one."""
+    folder = tmp_path / "in"
+    for day in ("1", "2"):
+        (folder / f"p={day}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [int(day)]}), folder / f"p={day}" / "a.parquet")
+    places = {**told.options, "lakebed.storage.places": str(folder)}
+    assert lakebed.snapshot(folder, "rest:new.trial", options={**told.options, "format-version": "3"}).rows == 2
+    trial = lakebed.open("rest:new.trial", places)
+    trial.write(pa.table({"id": [3], "p": pa.array([3], pa.int32())}))
+    assert [each.distinct for each in trial.compute_table_stats().columns] == [3, 3]
+    assert trial.compute_partition_stats().partitions == 3
+    assert isinstance(trial, IcebergTable)
+    assert ids(trial) == [1, 2, 3] and len(trial.table_metadata.statistics_files) == 2
+    lakebed.migrate(folder, "rest:new.moved", options=told.options)
+    moved = lakebed.open("rest:new.moved", told.options)
+    assert isinstance(moved, IcebergTable) and ids(moved) == [1, 2]
+    with pytest.raises(TableExistsError):
+        lakebed.snapshot(folder, "rest:new.trial", options=told.options)
+    with pytest.raises(TableExistsError):
+        lakebed.register("rest:new.moved", moved.operations.load().location, options=told.options)
+    lakebed.register("rest:other.name", moved.operations.load().location, options=told.options)
+    named = lakebed.open("rest:other.name", told.options)
+    assert isinstance(named, IcebergTable) and ids(named) == [1, 2]
