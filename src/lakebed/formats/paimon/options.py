@@ -225,6 +225,12 @@ CONSUMER_TIME = Option(
     None,
     "An expiry removes consumers that have not moved for this long. They hold no snapshot any more.",
 )
+CONSUMER_CHANGELOGS_ONLY = Option(
+    "consumer.changelog-only",
+    boolean,
+    False,
+    "Consumers hold changelogs that outlive their snapshots, and no snapshots where changelogs do so.",
+)
 OWED_TIME = Option(
     "lakebed.owed.time-retained",
     duration_ms,

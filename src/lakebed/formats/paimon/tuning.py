@@ -43,7 +43,6 @@ TUNING: tuple[str, ...] = (
     "compaction.incremental-size-threshold",
     "compaction.skip-expired-partitions",
     "compaction.small-file-ratio",
-    "consumer.changelog-only",
     "cross-partition-upsert.bootstrap-parallelism",
     "cross-partition-upsert.index-ttl",
     "data-evolution.compaction.rewrite-row-ids",

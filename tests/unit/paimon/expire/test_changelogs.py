@@ -118,6 +118,22 @@ def test_a_consumer_and_a_tag_hold_what_they_need(make: Make) -> None:
     assert changelogs(table) == [5] and contents(table, as_of="tag:t") == at_tag
 
 
+def test_a_consumer_may_hold_changelogs_alone(make: Make) -> None:
+    """Rule: CoreOptions.consumerChangelogOnly. Where changelogs go with their snapshots it holds these."""
+    table = filled(make)
+    consumer = Path(table.location) / "consumer" / "consumer-job"
+    consumer.parent.mkdir()
+    consumer.write_text(json.dumps({"nextSnapshot": 3}))
+    alone = {"consumer.changelog-only": "true"}
+    together = {key: text for key, text in KEEP.items() if not key.startswith("changelog.")}
+    assert table.expire(options={**together, **alone}).expired == ("1", "2")
+    assert table.expire(options={**KEEP, "changelog.num-retained.max": "2"}).expired == ()
+    few = table.expire(options={**KEEP, **alone, "changelog.num-retained.max": "2"})
+    assert few.expired == ("3", "4", "5")
+    assert any("consumer 'job'" in one.reason for one in few.kept if one.what.startswith("changelogs"))
+    assert changelogs(table) == [3, 4, 5] and streamed(table, 3) == [2, 3, 4, 5]
+
+
 def test_those_of_another_branch_stay(make: Make) -> None:
     """Ids of branches coincide."""
     table = filled(make)

@@ -3,7 +3,8 @@
 Rules: Paimon's ExpireSnapshotsImpl.expire. The oldest snapshots go, without a gap and at most `snapshot.expire.limit`
 at a time: those beyond `snapshot.num-retained.max` at once, others when they are older than `snapshot.time-retained`.
 The newest `snapshot.num-retained.min` stay, and so do those that a consumer still has to read (ConsumerManager.expire:
-until the consumer is `consumer.expiration-time` old).
+until the consumer is `consumer.expiration-time` old). With `consumer.changelog-only` those go too where their
+changelogs outlive them (CoreOptions.consumerChangelogOnly).
 
 Three rules are lakebed's own. The newest snapshot of each live stream stays, since a replayed batch is recognised by
 it, and so do snapshots that a callback has not been called for. Where a consumer reads an overwrite next, and the table
@@ -13,13 +14,14 @@ has `streaming-read-overwrite`, the snapshot before it stays too: it has the row
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import CorruptError, StorageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
+from lakebed.formats.paimon.expire.changelogs import ChangelogRetention
 from lakebed.formats.paimon.layout import branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.callbacks import ledgers
@@ -135,7 +137,7 @@ class RetentionPlanner:
         """What else holds snapshots of [earliest, end): each hold with the first snapshot that it holds."""
         if end <= earliest:
             return
-        for name, following in readers.consumers.items():
+        for name, following in self._holding(readers):
             first = following - (following <= end and self._tells_removed_rows(following))
             if first < end:
                 remedy = (
@@ -153,6 +155,11 @@ class RetentionPlanner:
                 why = f"callback {name} has not been called for them ({opt.OWED_TIME.key})"
                 remedy = f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is no longer in use"
                 yield owed.id, Hold(owed.id, why, remedy)
+
+    def _holding(self, readers: Readers) -> Iterable[tuple[str, int]]:
+        """The consumers that hold snapshots, each with its next one."""
+        only_changelogs = self.options[opt.CONSUMER_CHANGELOGS_ONLY] and ChangelogRetention.of(self.options) is not None
+        return () if only_changelogs else readers.consumers.items()
 
     def _tells_removed_rows(self, following: int) -> bool:
         """Whether a stream that reads the snapshot `following` next needs the files that it removed."""
