@@ -48,7 +48,7 @@ def test_it_is_a_table_with_footnotes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "README.md"
-    path.write_text(f"# x\n\n{grid.BEGIN}\nold\n{grid.END}\n\nmore\n")
+    path.write_text(f"# x\n\n{grid.BEGIN}\na stale grid\n{grid.END}\n\nmore\n")
     monkeypatch.setattr(grid, "README", path)
     monkeypatch.setattr(grid, "collected", lambda: TESTS)
     return path
@@ -59,7 +59,7 @@ def test_a_stale_readme_fails_until_it_is_written(readme: Path) -> None:
     assert grid.main([]) == 0
     assert grid.main(["--check"]) == 0
     text = readme.read_text()
-    assert text.startswith("# x\n") and text.endswith("\nmore\n") and "old" not in text
+    assert text.startswith("# x\n") and text.endswith("\nmore\n") and "a stale grid" not in text
     readme.write_text("# x\n")
     assert grid.main([]) == 1
 
