@@ -66,7 +66,7 @@ def test_runs_in_memory_and_from_files_give_the_same_rows(
     plan = lakebed.open(tmp_path / "t").plan_read()
     found = pa.Table.from_batches([batch for split in plan.splits for batch in plan.read(split)]).to_pydict()
     assert dict(zip(found["k"], found["v"], strict=True)) == expected
-    assert len(found["k"]) == len(expected)
+    assert found["k"] == sorted(found["k"])  # of short runs
 
 
 @pytest.mark.parametrize("overlap", [False, True])

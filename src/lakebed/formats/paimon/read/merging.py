@@ -35,7 +35,7 @@ _MOST_OPEN = 64
 _MOST_RUNS = 16
 """More runs than these in memory are sorted into one before the merge."""
 _FEW_ROWS = 16 << 10
-"""Runs with fewer rows than these in a piece are returned together."""
+"""Runs with fewer rows than these in a piece are returned together, and in key order where all are so short."""
 _LEVEL = "_LEVEL"
 """A column that says at which level a row's file is."""
 
@@ -88,10 +88,15 @@ class SectionMerge:
         return tuple(split_names(self.options[opt.SEQUENCE_FIELD]))
 
     def _winners(self, rows_of_runs: Sequence[pa.Table]) -> Iterator[tuple[pa.Table, Int64s]]:
-        """The rows of each run with those that win. Only columns that decide are looked at, and no row is moved."""
+        """The rows of each run with those that win. Only columns that decide are looked at, and no row is moved but
+        those of a piece of short runs, which come in key order."""
         deciding = [*self.schema.trimmed_primary_keys, *self._sequence_fields, SEQUENCE_NUMBER, _LEVEL]
         names = [name for name in rows_of_runs[0].column_names if name in deciding]
         order, runs = self._order(pa.concat_tables([rows.select(names) for rows in rows_of_runs]).combine_chunks())
+        if all(len(rows) < _FEW_ROWS for rows in rows_of_runs):
+            winners = pa.concat_tables(rows_of_runs).take(from_numpy(order[runs.last])).combine_chunks()
+            yield winners, np.arange(len(winners))
+            return
         wins: Bools = np.zeros(sum(map(len, rows_of_runs)), np.bool_)
         wins[order[runs.last]] = True
         few: list[tuple[pa.Table, Bools]] = []
