@@ -19,7 +19,15 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 import lakebed
-from lakebed.errors import CorruptError, LakebedError, OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CorruptError,
+    LakebedError,
+    OptionError,
+    SchemaError,
+    TableExistsError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.iceberg.data_files import data_files
 from lakebed.formats.iceberg.manifests import ALL_COLUMNS
 from lakebed.formats.iceberg.table import IcebergTable
@@ -231,6 +239,29 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path)
     assert len(table.history()) == 2
     with pytest.raises(UnsupportedError, match="no adding of files for hudi tables"):
         lakebed.open("examples/orders_hudi").add_files("x")
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        (".hoodie/hoodie.properties", "a Hudi table"),
+        ("dt=2024-01-01/.hoodie_partition_metadata", "a partition of a Hudi table"),
+        ("_delta_log/0.json", "a Delta table"),
+        ("t/metadata/v1.metadata.json", "an Iceberg table"),
+    ],
+)
+def test_folders_of_other_tables_are_refused(tmp_path: Path, mark: str, text: str) -> None:
+    table = created(tmp_path / "t")
+    into = tmp_path / "t" / "landing"
+    put(into / "dt=2024-01-01" / "a.parquet", rows(0))
+    (into / mark).parent.mkdir(parents=True, exist_ok=True)
+    (into / mark).write_text("{}")
+    for dry_run in (True, False):
+        with pytest.raises((TableExistsError, UnsupportedError), match=text):
+            table.add_files([str(into)], dry_run=dry_run)
+    assert lakebed.open(tmp_path / "t").history() == []
+    put(into / "delta_2026_01" / "dt=2024-01-01" / "a.parquet", rows(0))  # no name of a transaction
+    table.add_files([str(into / "delta_2026_01")])
 
 
 def test_a_name_mapping_comes_with_the_commit_and_a_given_one_is_kept(tmp_path: Path) -> None:

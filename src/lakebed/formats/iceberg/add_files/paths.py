@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.formats.iceberg.add_files.options import FORMAT
+from lakebed.formats.iceberg.add_files.other_tables import refuse_other_tables
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel.files import parse_location
 from lakebed.kernel.files.places import PLACES
@@ -36,7 +37,8 @@ class Candidate:
 def candidates(files: Files, paths: Sequence[str], options: Options) -> list[Candidate]:
     """The files at these locations, each of a file or a folder, in order of their paths.
 
-    UsageError for a location without data files, for a file that is named twice, and for one whose format nobody says.
+    UsageError for a location without data files, for a file that is named twice, and for one whose format nobody says;
+    TableExistsError and UnsupportedError for a folder of another table.
     """
     if not paths:
         raise UsageError("no files are named", todo="Give a location, or a list of locations")
@@ -93,8 +95,9 @@ def _is_folder(files: Files, url: str) -> bool:
 
 
 def _data_in(files: Files, folder: str) -> Iterator[tuple[str, int]]:
-    """The data files below a folder."""
+    """The data files below a folder. An error where it belongs to a table of another kind."""
     for path, size in files.walk(folder):
+        refuse_other_tables(folder, path)
         parts = path[len(folder) :].strip("/").split("/")
         hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
         if not hidden and size:

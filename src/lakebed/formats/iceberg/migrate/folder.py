@@ -1,31 +1,22 @@
 """A folder of data files in Hive's layout: its files, and the columns that its folders' names hold.
 
 Rules: Hive's `name=value` folders, all of the same names in the same order, as the reference engine's SparkTableUtil
-lists them. A folder that belongs to a table of another kind is refused: its files are not its rows.
+lists them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import SchemaError, TableExistsError, UnsupportedError, UsageError
+from lakebed.errors import SchemaError, UsageError
 from lakebed.formats.iceberg.add_files.paths import Candidate, candidates, path_values
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.layout import is_manifest, is_metadata
+from lakebed.formats.iceberg.layout import is_manifest
 from lakebed.kernel.options import Options
-
-_MARKS = {
-    ".hoodie": "a Hudi table", "_delta_log": "a Delta table",
-    "_spark_metadata": "the output of a Spark stream, whose log says which files count",
-}  # fmt: skip
-"""Folders that say whose files these are."""
-_ACID = re.compile(r"(?:base|delta|delete_delta)_\d+(?:_\d+)*(?:_v\d+)?")
-_PAIMON = re.compile(r"(?:.*/)?schema/schema-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +33,6 @@ def folder_of(files: Files, url: str, options: Options) -> Folder:
     Raises UsageError for a folder without data files, UnsupportedError for the folder of another kind of table,
     SchemaError where folders differ in the names of their partition columns.
     """
-    _refuse_tables(files, url)
     leftovers = f"{url}/metadata/"  # manifests of a migration that was killed before there was a table
     found = [
         each for each in candidates(files, [url], options)
@@ -78,28 +68,3 @@ def inferred(values: Sequence[str | None]) -> pa.DataType:
         except pa.ArrowInvalid:
             continue
     return pa.string()
-
-
-def _refuse_tables(files: Files, url: str) -> None:
-    """Refuse a folder in which another format says what its files mean."""
-    for path, _ in files.walk(url):
-        below = path[len(url) :].strip("/")
-        parts = below.split("/")
-        if len(parts) > 1 and parts[-2] == "metadata" and is_metadata(below):
-            raise TableExistsError(
-                "there is an Iceberg table in this folder", table=url, file=path,
-                todo="Open it with lakebed.open. If the file is what an interrupted migration left, register it with "
-                "lakebed.register, which completes the migration",
-            )  # fmt: skip
-        mark = next((part for part in parts if part in _MARKS), "")
-        acid = next((part for part in parts[:-1] if _ACID.fullmatch(part)), "")
-        kind = _MARKS.get(mark) or ("a transactional Hive table" if acid else "")
-        if not kind and _PAIMON.fullmatch(below):
-            kind, mark = "a Paimon table", below
-        if kind:
-            raise UnsupportedError(
-                f"this folder is {kind}", table=url, file=f"{url}/{below}",
-                why=f"{mark or acid} says which files and rows count, and an Iceberg table of all files would have "
-                "others",
-                todo="Read it with what wrote it, and write the rows with table.write",
-            )  # fmt: skip
