@@ -7,6 +7,7 @@ import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -36,6 +37,11 @@ CASES: dict[str, tuple[dict[str, str], int]] = {
 }
 
 
+def tags(jvm: PaimonJvm, folder: Path) -> list[dict[str, Any]]:
+    """The tags as the Java engine sees them, by name: it lists them as the folder has them."""
+    return sorted(jvm.tell("tags", folder), key=lambda tag: str(tag["tag"]))
+
+
 @pytest.mark.parametrize("mode", ["process-time", "watermark"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_snapshots_get_the_same_tags(case: str, mode: str, tmp_path: Path, paimon_jvm: PaimonJvm) -> None:
@@ -56,11 +62,11 @@ def test_the_same_snapshots_get_the_same_tags(case: str, mode: str, tmp_path: Pa
     shutil.copytree(folder, theirs)
     shutil.rmtree(theirs / "tag", ignore_errors=True)
     paimon_jvm.tell("automatic", theirs, *(f"{key}={value}" for key, value in options.items()))
-    ours = paimon_jvm.tell("tags", folder)
-    assert sorted(ours, key=str) == sorted(paimon_jvm.tell("tags", theirs), key=str)
+    ours = tags(paimon_jvm, folder)
+    assert ours == tags(paimon_jvm, theirs)
     assert len(ours) > 2
     paimon_jvm.tell("automatic", folder, *(f"{key}={value}" for key, value in options.items()))
-    assert paimon_jvm.tell("tags", folder) == ours
+    assert tags(paimon_jvm, folder) == ours
 
 
 def test_each_engine_moves_and_renames_the_others_tags(
@@ -79,14 +85,14 @@ def test_each_engine_moves_and_renames_the_others_tags(
         table.tag(name, to, lives, replace=True)
         millis = () if lives is None else ({"7 d": 7 * 24 * 3_600_000, "1 h": 3_600_000}[lives],)
         paimon_jvm.tell("retag", theirs, name, to, *millis)
-        assert paimon_jvm.tell("tags", folder) == paimon_jvm.tell("tags", theirs)
+        assert tags(paimon_jvm, folder) == tags(paimon_jvm, theirs)
     one, other = (json.loads((place / "tag" / "tag-a").read_bytes()) for place in (folder, theirs))
     assert one == other
     table.rename_tag("a", "c")
     paimon_jvm.tell("nametag", theirs, "a", "c")
     paimon_jvm.tell("nametag", folder, "b", "d")
     lakebed.open(theirs).rename_tag("b", "d")
-    assert paimon_jvm.tell("tags", folder) == paimon_jvm.tell("tags", theirs)
+    assert tags(paimon_jvm, folder) == tags(paimon_jvm, theirs)
     assert {ref.name: ref.instant for ref in table.refs() if ref.kind == "tag"} == {"c": "2", "d": "2"}
     for place in (folder, theirs):
         assert lakebed.open(place).read(as_of="tag:d").read_all()["id"].to_pylist() == [0, 1]
