@@ -5,7 +5,7 @@ Rules: Paimon's CompactAction and CompactProcedure. The plan is the dry run: siz
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -51,13 +51,7 @@ class CompactionPlan(Generic[T]):
         whole or not at all."""
         if most is None:
             return self
-        left, kept, waiting = most, list[int](), list[Skipped]()
-        for number, group in enumerate(self.groups):
-            if group.files > left:
-                waiting.append(Skipped(group.what, why_waiting(group.files, left, most)))
-                continue
-            left -= group.files
-            kept.append(number)
+        kept, waiting = first_groups([(group.what, group.files) for group in self.groups], most)
         return CompactionPlan(
             tuple(self.tasks[number] for number in kept if self.tasks),  # a dry run has none
             tuple(self.groups[number] for number in kept),
@@ -205,6 +199,19 @@ def _group(bucket: LiveBucket, unit: CompactionUnit, actions: Sequence[Action], 
         kept = f", {moved} of them only change their level" if moved else ""
     reason = f"{unit.reason}: {what}{kept}"
     return RewriteGroup(bucket.folder, len(files), size, after, size, reason)
+
+
+def first_groups(groups: Iterable[tuple[str, int]], most: int) -> tuple[list[int], list[Skipped]]:
+    """The numbers of the first groups, each given by its name and how many files it has, with at most so many files
+    together; and the others, which wait for another call."""
+    left, kept, waiting = most, list[int](), list[Skipped]()
+    for number, (what, files) in enumerate(groups):
+        if files > left:
+            waiting.append(Skipped(what, why_waiting(files, left, most)))
+        else:
+            left -= files
+            kept.append(number)
+    return kept, waiting
 
 
 def why_waiting(files: int, left: int, most: int, cut: bool = False) -> str:

@@ -34,6 +34,7 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction, compacts_fully
+from lakebed.formats.paimon.rewrite.plan import first_groups
 from lakebed.formats.paimon.rewrite.rivals import raise_if_replaced
 from lakebed.formats.paimon.rewrite.unit import CompactionRules
 from lakebed.formats.paimon.snapshot import History
@@ -50,7 +51,7 @@ from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.finalize import writers_at_once
 from lakebed.model.commit import BATCH_IDENTIFIER
-from lakebed.model.upkeep import RewriteResult
+from lakebed.model.upkeep import RewriteResult, Skipped
 
 _ARROW_BYTES = 4
 """An estimate: Arrow data has so many times the bytes of a postponed file."""
@@ -74,6 +75,8 @@ class PostponeRewrite:
     history: History
     target: TaskTarget
     partitions: tuple[PostponedPartition, ...]
+    waiting: tuple[Skipped, ...] = ()
+    """The partitions that another call compacts."""
 
     @classmethod
     def plan(cls, history: History, schema: TableSchema, options: Options, where: Where) -> PostponeRewrite:
@@ -99,12 +102,9 @@ class PostponeRewrite:
         """The first partitions of the plan that have at most so many files together; None: all of them."""
         if most is None:
             return self
-        kept: list[PostponedPartition] = []
-        for partition in self.partitions:
-            if len(partition.files) <= most:
-                most -= len(partition.files)
-                kept.append(partition)
-        return replace(self, partitions=tuple(kept))
+        named = ((bucket_folder(one.folder, POSTPONE_BUCKET), len(one.files)) for one in self.partitions)
+        kept, waiting = first_groups(named, most)
+        return replace(self, partitions=tuple(self.partitions[number] for number in kept), waiting=tuple(waiting))
 
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
         """Write and commit; `engine` None: in threads. CommitConflictError when another compaction was faster; nothing
@@ -113,7 +113,8 @@ class PostponeRewrite:
         size = sum(file.file_size for file in before)
         if dry_run or not before:
             after = sum(partition.buckets for partition in self.partitions)
-            return RewriteResult(len(before), after, size, size, len(self.partitions), dry_run=dry_run)
+            groups = len(self.partitions)
+            return RewriteResult(len(before), after, size, size, groups, self.waiting, dry_run)
         engine = engine or LocalEngine()
         if isinstance(engine, LocalEngine):
             at_once = self.target.store.at_once
@@ -141,8 +142,9 @@ class PostponeRewrite:
             raise
         files = [file for message in messages for file in message.compact_after]
         return RewriteResult(
-            len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions), notes=notes
-        )
+            len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions), self.waiting,
+            notes=notes,
+        )  # fmt: skip
 
     def compact(self, partition: PostponedPartition) -> tuple[PaimonMessage, ...]:
         """The work of one task: replay the files of a partition into its real buckets."""
