@@ -106,9 +106,11 @@ class _Numbers(ManySplits[_Numbered]):
         return _Numbers(self.numbers[places], self.sizes[places], self.told)
 
 
-def test_many_splits_are_packed_by_their_columns_and_made_by_their_tasks() -> None:
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_many_splits_are_packed_by_their_columns_and_made_once_by_their_tasks(at_once: int) -> None:
     told: list[int] = []
-    tasks = read_tasks(ReadPlan(SCHEMA, _Numbers(np.arange(10), np.arange(10), told), _Reader(1)), 4, 1)
+    many = _Numbers(np.arange(10), np.arange(10), told)
+    tasks = read_tasks(ReadPlan(SCHEMA, many, _Reader(1), at_once=at_once), 4, 1)
     assert not told and [len(task.plan.splits) for task in tasks] == [3, 3, 2, 2]
     read = [number for task in tasks for batch in task.batches() for number in batch.column(0).to_pylist()]
     assert sorted(read) == sorted([*range(10)] * 3) and sorted(told) == [*range(10)]

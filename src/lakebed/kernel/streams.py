@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import TypeVar
 
 import pyarrow as pa
@@ -34,28 +34,28 @@ def interleave(
     tasks: Sequence[T],
     threads: int,
     overlap: Overlap = Overlap(),
-    size: Callable[[T], int] = lambda _: 0,
+    sizes: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of all tasks. Those of one task stay in order, tasks interleave.
 
     `threads` tasks are decoded at once. With an `overlap` more tasks are open, of which the others wait for requests:
-    as many as it allows, while their sizes in bytes stay within its bound, but at least `threads`. A few batches per
+    as many as it allows, while their `sizes` in bytes stay within its bound, but at least `threads`. A few batches per
     thread wait for the consumer, so memory is bounded by what the open tasks hold. An error of a task is raised here.
     Closing the iterator stops the threads.
     """
-    lanes = min(max(threads, _open_at_once(overlap, tasks, size)), len(tasks))
+    lanes = min(max(threads, _open_at_once(overlap, tasks, sizes)), len(tasks))
     if lanes <= 1:
         for task in tasks:
             yield from read(task)
         return
-    yield from _Pump(read, tasks, threads, lanes, _Admission(threads, overlap.in_flight), size)
+    yield from _Pump(read, tasks, threads, lanes, _Admission(threads, overlap.in_flight), sizes)
 
 
-def _open_at_once(overlap: Overlap, tasks: Sequence[T], size: Callable[[T], int]) -> int:
+def _open_at_once(overlap: Overlap, tasks: Sequence[T], sizes: Sequence[int] | None) -> int:
     """How many tasks can be open at once. More threads would do no more, and each keeps memory of its own."""
     if overlap.at_once <= 1:
         return overlap.at_once
-    smallest = accumulate(sorted(size(task) for task in tasks))
+    smallest = accumulate(sorted(sizes) if sizes is not None else [0] * len(tasks))
     return min(overlap.at_once, sum(1 for together in smallest if together <= overlap.in_flight))
 
 
@@ -91,9 +91,10 @@ class _Pump:
 
     def __init__(
         self, read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, lanes: int,
-        admission: _Admission, size: Callable[[T], int],
+        admission: _Admission, sizes: Sequence[int] | None,
     ) -> None:  # fmt: skip
-        self._read, self._tasks, self._size, self._admission = read, iter(tasks), size, admission
+        self._read, self._admission = read, admission
+        self._tasks = iter(zip(tasks, repeat(0) if sizes is None else sizes, strict=False))
         self._decoding, self._processors = threads, threading.Semaphore(threads)
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(threads * _DEPTH)
@@ -131,10 +132,10 @@ class _Pump:
     def _read_next(self) -> bool:
         """Read the next task. False when there is none."""
         with self._lock:  # admitted in their order: a large task is not passed by small ones for ever
-            task = next(self._tasks, None)
-            if task is None:
+            following = next(self._tasks, None)
+            if following is None:
                 return False
-            size = self._size(task)
+            task, size = following
             if not self._admission.enter(size, self._stop):
                 return False
         try:

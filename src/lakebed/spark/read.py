@@ -23,7 +23,7 @@ from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
-from lakebed.verbs.many_splits import ManySplits
+from lakebed.verbs.many_splits import ManySplits, sizes_of
 from lakebed.verbs.read import ReadPlan, report
 
 TASKS_OPTION = "read.tasks"
@@ -84,9 +84,9 @@ class ReadTask:
         overlap = Overlap(self.plan.at_once, self.plan.in_flight)
         splits = self.plan.splits
         if isinstance(splits, ManySplits):
-            return interleave(lambda split: self._read((split,)), splits, 1, overlap, lambda split: split.size)
+            return interleave(lambda split: self._read((split,)), splits, 1, overlap, sizes_of(splits))
         groups = [*_by_group(splits).values()]
-        return interleave(self._read, groups, 1, overlap, lambda group: sum(split.size for split in group))
+        return interleave(self._read, groups, 1, overlap, [sum(split.size for split in group) for group in groups])
 
     def _read(self, group: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         for split in group:
@@ -99,7 +99,7 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
     there are fewer groups of splits. The plan's warnings are reported."""
     report(plan)
     splits = plan.splits
-    size = int(splits.sizes.sum()) if isinstance(splits, ManySplits) else sum(split.size for split in splits)
+    size = sum(sizes_of(splits))
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)
     tasks = wanted or max(parallelism, min(size // _TASK_BYTES, max(_MOST_TASKS, _MOST_ROUNDS * parallelism)))

@@ -17,6 +17,12 @@ MANY = 1 << 13
 _AT_ONCE = 1000
 
 
+def sizes_of(splits: Sequence[Split]) -> list[int]:
+    """The size of each split in bytes. No split is made for it."""
+    sizes: list[int] = splits.sizes.tolist() if isinstance(splits, ManySplits) else [split.size for split in splits]
+    return sizes
+
+
 class ManySplits(Sequence[S]):
     """Splits that are made of columns when they are asked for. Each is a group of its own.
 

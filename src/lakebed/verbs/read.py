@@ -14,6 +14,7 @@ from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.kernel.streams import Overlap, interleave
 from lakebed.model.split import Split
+from lakebed.verbs.many_splits import sizes_of
 
 S = TypeVar("S", bound=Split)
 
@@ -49,7 +50,7 @@ def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
 def batches(plan: ReadPlan[S], threads: int) -> Iterator[pa.RecordBatch]:
     """The batches of a plan's splits. Those of one split stay in order."""
     overlap = Overlap(plan.at_once, plan.in_flight)
-    return interleave(plan.read, plan.splits, threads, overlap, lambda split: split.size)
+    return interleave(plan.read, plan.splits, threads, overlap, sizes_of(plan.splits))
 
 
 def report(plan: ReadPlan[S], level: int = 3) -> None:

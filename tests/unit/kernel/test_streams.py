@@ -142,10 +142,10 @@ def test_waiting_is_not_computing() -> None:
 
 def test_open_tasks_stay_within_the_bytes() -> None:
     watched = Watched()
-    got = list(interleave(watched.read, [30] * 20, 2, Overlap(32, 100), lambda size: size))
+    got = list(interleave(watched.read, [30] * 20, 2, Overlap(32, 100), [30] * 20))
     assert len(got) == 20 and watched.most_open_bytes <= 90
     watched = Watched()
-    list(interleave(watched.read, [500] * 6, 2, Overlap(32, 100), lambda size: size))
+    list(interleave(watched.read, [500] * 6, 2, Overlap(32, 100), [500] * 6))
     assert watched.most_open_bytes == 1000, "as many as decode are always open"
 
 
@@ -158,5 +158,5 @@ def test_an_error_ends_all_that_wait() -> None:
         yield batch(task, 0)
 
     with pytest.raises(KeyError):
-        list(interleave(failing, range(60), 2, Overlap(16, 100), lambda _: 30))
+        list(interleave(failing, range(60), 2, Overlap(16, 100), [30] * 60))
     assert readers() == []
