@@ -317,3 +317,11 @@ def spelled(url: str) -> str:
     if not url.startswith("/"):
         raise UsageError(f"location {url!r} is relative", todo="Iceberg's metadata holds absolute locations")
     return "/" + os.path.normpath(url).lstrip("/")
+
+
+def spelling_of(location: str) -> str:
+    """A location in its one spelling; as it is where no store serves it, since names can still be compared."""
+    try:
+        return spelled(location)
+    except LakebedError:
+        return location

@@ -8,14 +8,13 @@ read and remove the files of another one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
-from lakebed.errors import CommitUnknownError, CorruptError, LakebedError, TableNotFoundError, UnsupportedError
+from lakebed.errors import CommitUnknownError, CorruptError, TableNotFoundError, UnsupportedError
 from lakebed.formats.iceberg.catalog.creation import enter, options_of, refuse_taken
 from lakebed.formats.iceberg.catalog.operations import OutcomeUnknownError
 from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json
-from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.files import Files, spelled, spelling_of
 from lakebed.formats.iceberg.layout import hadoop_version, metadata_folder, places_of
 from lakebed.kernel.files import open_store, parse_location
 from lakebed.kernel.files.credentials import credentials_from
@@ -69,8 +68,9 @@ def _checked(url: str, options: Mapping[str, str]) -> tuple[TableMetadata, Files
             "the metadata file is missing", file=url, todo="Give the location of a *.metadata.json file"
         ) from error
     metadata = metadata_from_json(data, url)
-    location = _spelled(metadata.location)
-    if folder != _spelled(metadata_folder(metadata.location, metadata.properties)) and not is_below(folder, location):
+    location = spelling_of(metadata.location)
+    own_folder = spelling_of(metadata_folder(metadata.location, metadata.properties))
+    if folder != own_folder and not is_below(folder, location):
         raise UnsupportedError(
             "this metadata is of a table that was moved or copied", file=url,
             why=f"it says that the table lies at {metadata.location}, whose files it names",
@@ -84,9 +84,3 @@ def _count(summary: Mapping[str, str], key: str) -> int:
     """A count of a snapshot's summary; -1 where it has none."""
     text = summary.get(key, "0" if not summary else "")
     return int(text) if text.isdigit() else -1
-
-
-def _spelled(location: str) -> str:
-    with suppress(LakebedError):
-        return spelled(location)
-    return location

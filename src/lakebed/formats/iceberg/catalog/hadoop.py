@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import (
-    LakebedError,
     RetryableError,
     TableNotFoundError,
     UnsupportedError,
@@ -26,7 +25,7 @@ from lakebed.formats.iceberg.catalog.current import current_metadata
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied, cleans_log
-from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.files import Files, spelling_of
 from lakebed.kernel import clock
 from lakebed.kernel.commit.claim import claim
 from lakebed.kernel.files import PutOutcome, Store
@@ -145,7 +144,7 @@ class HadoopTable:
         """Compare the location in the metadata with the one where the table was opened, and lock the files where they
         differ."""
         here = self._store.location
-        made_at = "" if _spelled(location) == here else location or "/"
+        made_at = "" if spelling_of(location) == here else location or "/"
         locked = "" if not made_at or self._is_here(location) else f"its metadata says that it lies at {location}"
         if (made_at, locked) != (self._files.made_at, self._files.locked):
             old = self._files
@@ -153,7 +152,7 @@ class HadoopTable:
 
     def _is_here(self, location: str) -> bool:
         """Whether a location is the table's own folder under another name, because one of them is a link."""
-        root, other = self._store.local_path(""), _spelled(location)
+        root, other = self._store.local_path(""), spelling_of(location)
         return root is not None and other.startswith("/") and os.path.realpath(root) == os.path.realpath(other)
 
     def commit(
@@ -219,10 +218,3 @@ class HadoopTable:
                 raise LostRaceError(f"{name} already exists")
             case PutOutcome.UNKNOWN:
                 raise OutcomeUnknownError(f"the store does not say whether {name} was written")
-
-
-def _spelled(location: str) -> str:
-    """A location in its one spelling; as it is where no store serves it."""
-    with suppress(LakebedError):
-        return spelled(location)
-    return location

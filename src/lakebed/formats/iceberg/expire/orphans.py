@@ -21,7 +21,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as expire_options
 from lakebed.formats.iceberg.expire.run import certain_ms, inside, not_removed, refuse_without_gc
 from lakebed.formats.iceberg.expire.unused import paths_in
-from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.files import Files, spelling_of
 from lakebed.formats.iceberg.manifests import lists_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time
 from lakebed.kernel import clock
@@ -169,10 +169,10 @@ class _KnownFiles:
         """The folder of a path, and the name in it."""
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or not folder or folder.endswith(("/", ":")):
-            folder, _, name = self._spelled(path).rpartition("/")
+            folder, _, name = spelling_of(path).rpartition("/")
         place = self._spellings.get(folder)
         if place is None:
-            place = self._spellings[folder] = self._place(self._spelled(folder))
+            place = self._spellings[folder] = self._place(spelling_of(folder))
         return place, name
 
     def _place(self, folder: str) -> _Place:
@@ -181,14 +181,6 @@ class _KnownFiles:
         scheme, _, rest = folder.partition("://")
         host, _, tail = rest.partition("/")
         return self._schemes.get(scheme, scheme), self._authorities.get(host, host), f"/{tail}"
-
-    @staticmethod
-    def _spelled(path: str) -> str:
-        """The path in one spelling; unchanged when no store serves its scheme, since names can still be compared."""
-        try:
-            return spelled(path)
-        except LakebedError:
-            return path
 
 
 def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
