@@ -20,8 +20,6 @@ from lakebed.cli.alter import alter
 from lakebed.cli.archive import archive
 from lakebed.cli.branch import branch
 from lakebed.cli.cherry_pick import cherry_pick, publish
-from lakebed.cli.compute_partition_stats import compute_partition_stats
-from lakebed.cli.compute_table_stats import compute_table_stats
 from lakebed.cli.demo import demo
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
@@ -36,6 +34,7 @@ from lakebed.cli.rewrite import rewrite
 from lakebed.cli.rewrite_table_path import rewrite_table_path
 from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
+from lakebed.cli.statistics import compute_partition_stats, compute_table_stats
 from lakebed.cli.tag import tag
 from lakebed.errors import LakebedError, ReadWarning, first_line
 

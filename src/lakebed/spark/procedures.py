@@ -8,26 +8,20 @@ reads gives a row per instant, file or finding, and may run as often as Spark li
 from __future__ import annotations
 
 import difflib
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-import lakebed.formats as formats
 from lakebed.errors import RetryableError, UsageError
 from lakebed.kernel.commit.calls import Call
-from lakebed.kernel.files import Store, open_store, parse_location
 from lakebed.model.refs import Ref
 from lakebed.model.upkeep import (
     AddFilesResult,
     ArchiveResult,
     ExpireResult,
-    NewTableResult,
     PartitionStatsResult,
-    RegisterResult,
     RepairResult,
     RewriteResult,
     RollbackResult,
@@ -36,62 +30,11 @@ from lakebed.model.upkeep import (
 )
 from lakebed.spark import worker
 from lakebed.spark.catalogs import Catalogs, with_catalog
+from lakebed.spark.new_table_procedures import NEW_TABLES
+from lakebed.spark.procedure import Given, Procedure, Row
 from lakebed.spark.procedure_results import result_row, result_schema
 from lakebed.spark.types import conform, spark_schema, wire_schema
 from lakebed.verbs.table import Table
-
-Row = Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The arguments of a call by name, with defaults filled in."""
-
-    function: str
-    table: str
-    options: Mapping[str, str]
-    values: Mapping[str, Any]
-    columns: bytes = b""
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def dry_run(self) -> bool:
-        """Whether nothing is changed."""
-        return bool(self.values.get("dry_run"))
-
-    def open(self, verb_takes_options: bool = False) -> Table:
-        """The table. Options that the verb takes do not open it, but for those of its storage and catalog."""
-        if not verb_takes_options:
-            return formats.open_table(self.table, self.options)
-        return formats.open_table(self.table, formats.opening_options(self.options, _ONLY_OPEN))
-
-    @property
-    def verb_options(self) -> dict[str, object]:
-        """The options that go to the verb."""
-        return {key: value for key, value in self.options.items() if key not in _ONLY_OPEN}
-
-
-_ONLY_OPEN = ("branch",)
-"""Options that say what is opened, and nothing to a verb."""
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """A function: its parameters in order, those that must be given, its columns, and its rows."""
-
-    parameters: tuple[str, ...]
-    columns: spark.StructType | Callable[[Given], pa.Schema]
-    rows: Callable[[Given], Iterable[Row]]
-    required: tuple[str, ...] = ("table",)
-    changes: bool = False
-    place: Callable[[Given], tuple[Store, str]] = lambda given: _own_folder(given)
-
-
-def _own_folder(given: Given) -> tuple[Store, str]:
-    """Where calls on an open table leave their files: a store, and a folder in it."""
-    table = given.open(verb_takes_options=True)
-    return table.store, table.own_folder
-
 
 _FLAGS = ("dry_run", "archived", "delete")
 """Parameters that are true or false. `options` and `columns` are maps of texts, all others are texts."""
@@ -221,34 +164,6 @@ def _compute_partition_stats(given: Given) -> Iterator[Row]:
     yield result_row(given.open().compute_partition_stats(_position(given.values.get("at")), given.dry_run))
 
 
-def _register(given: Given) -> Iterator[Row]:
-    yield result_row(formats.register(given.table, given.values["metadata_file"], given.dry_run, given.options))
-
-
-def _snapshot(given: Given) -> Iterator[Row]:
-    folder, columns = given.values["folder"], given.values.get("columns")
-    yield result_row(formats.snapshot(folder, given.table, columns, given.dry_run, options=given.options))
-
-
-def _migrate(given: Given) -> Iterator[Row]:
-    folder, columns = given.values["folder"], given.values.get("columns")
-    table = given.table if given.table != folder else None
-    yield result_row(formats.migrate(folder, table, columns, given.dry_run, options=given.options))
-
-
-def _beside_metadata(given: Given) -> tuple[Store, str]:
-    folder = parse_location(given.values["metadata_file"]).text.rpartition("/")[0].rpartition("/")[0]
-    return open_store(folder, given.options), Table.own_folder
-
-
-def _in_new_table(given: Given) -> tuple[Store, str]:
-    return formats.store_of_new(given.table, given.options), Table.own_folder
-
-
-def _in_folder(given: Given) -> tuple[Store, str]:
-    return open_store(given.values["folder"], given.options), Table.own_folder
-
-
 def _rollback(given: Given) -> Iterator[Row]:
     yield result_row(given.open().rollback(_position(given.values["to"]), dry_run=given.dry_run))
 
@@ -350,18 +265,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "lakebed_expire": _changing(_UPKEEP, ExpireResult, _expire),
     "lakebed_archive": _changing(_UPKEEP, ArchiveResult, _archive),
     "lakebed_repair": _changing(_UPKEEP, RepairResult, _repair),
-    "lakebed_register": Procedure(
-        ("table", "metadata_file", "options", "dry_run"), result_schema(RegisterResult), _register,
-        ("table", "metadata_file"), True, _beside_metadata,
-    ),
-    "lakebed_snapshot": Procedure(
-        ("folder", "table", "columns", "options", "dry_run"), result_schema(NewTableResult), _snapshot,
-        ("folder", "table"), True, _in_new_table,
-    ),
-    "lakebed_migrate": Procedure(
-        ("folder", "table", "columns", "options", "dry_run"), result_schema(NewTableResult), _migrate, ("folder",),
-        True, _in_folder,
-    ),
+    **NEW_TABLES,
     "lakebed_compute_table_stats": _changing(
         ("table", "column_names", "at", "options", "dry_run"), TableStatsResult, _compute_table_stats
     ),
