@@ -8,7 +8,6 @@ lie at a path, or in a REST, Hive or SQL catalog. It needs the variables that `.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import sys
@@ -30,6 +29,7 @@ from tests.interop.iceberg_changes import Changes
 from tests.interop.iceberg_rest_server import rest_server
 from tests.interop.iceberg_spark import Spark, spark_peer
 from tests.interop.iceberg_state import FIRST, ICEBERG, Column, Shape, wanted_rows
+from tests.interop.lives import arguments, seeds
 
 NOT_READ = {
     "pyiceberg": {
@@ -194,22 +194,11 @@ def engines(folder: Path, catalogs: Sequence[str] = ("rest", "hive")) -> Iterato
 
 def main() -> None:
     """Lives by seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seeds")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--play", default="")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--wish", nargs="*", default=[])
-    parser.add_argument("--quiet", action="store_true")
-    given = parser.parse_args()
+    given = arguments(__doc__, 12)
     wanted = {name: int(value) if value.isdigit() else value for name, value in (w.split("=") for w in given.wish)}
-    seeds = [
-        seed for part in given.seeds.split(",") for first, _, last in [part.partition("-")]
-        for seed in range(int(first), int(last or first) + 1)
-    ]  # fmt: skip
     failed, refused = [], Counter[str]()
     with tempfile.TemporaryDirectory() as temporary, engines(given.folder or Path(temporary)) as found:
-        for seed in seeds:
+        for seed in seeds(given.seeds):
             shape = Shape.drawn(random.Random(seed), wanted)
             began = time.monotonic()
             print(f"== {seed} {shape}", flush=True)

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.data_files import Content, DeleteFile
 from tests.interop.iceberg_actors import Actor, Place
 from tests.interop.iceberg_state import PARTS, Column, Row, Rows, Shape, table_of
+from tests.interop.lives import done_by
 from tests.tables.iceberg import commits
 
 
@@ -60,23 +60,11 @@ class Steps:
 
     def by(self, what: str, do: Callable[[Any], None]) -> str:
         """The name of the engine that did it; empty where none can."""
-        actors = list(self.actors)
-        self.chance.shuffle(actors)
-        actors.sort(key=lambda actor: actor.name != self.who)
-        for actor in actors:
-            began = time.monotonic()
-            try:
-                do(actor)
-            except UnsupportedError as error:
-                self.refused[f"{actor.name} {what.split()[0]}: {error}"] += 1
-                continue
-            except Exception as error:
-                error.add_note(f"step {self.number}: {actor.name} {what}")
-                raise
-            if self.log:
-                print(f"{self.number} {actor.name} {what} {time.monotonic() - began:.1f}s", file=self.log, flush=True)
-            return actor.name
-        return ""
+        return done_by(self.actors, self.who, self.chance, what, do, self.number, self.refused, self.note)
+
+    def note(self, line: str) -> None:
+        if self.log:
+            print(line, file=self.log, flush=True)
 
     # ---- rows ----
 

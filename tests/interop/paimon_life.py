@@ -7,7 +7,6 @@ It needs the variables that `./run interop` sets.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import random
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import lakebed
 from tests.interop.conftest import PaimonJvm, Pypaimon, paimon_jvm_peer, pypaimon_peer
+from tests.interop.lives import arguments, seeds
 from tests.interop.paimon_actors import Jvm, Lakebed, Python
 from tests.interop.paimon_deaths import Deaths
 from tests.interop.paimon_shape import Shape
@@ -122,26 +122,15 @@ def engines(folder: Path) -> Iterator[tuple[PaimonJvm, Pypaimon]]:
 
 def main() -> None:
     """Lives by seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seeds")
-    parser.add_argument("--steps", type=int, default=14)
-    parser.add_argument("--play", default="")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--wish", nargs="*", default=[])
-    parser.add_argument("--quiet", action="store_true")
-    given = parser.parse_args()
+    given = arguments(__doc__, 14)
     wanted = {
         name: {"True": True, "False": False}.get(value, value) for name, value in (w.split("=") for w in given.wish)
     }
-    seeds = [
-        seed for part in given.seeds.split(",") for first, _, last in [part.partition("-")]
-        for seed in range(int(first), int(last or first) + 1)
-    ]  # fmt: skip
     failed, refused = [], Counter[str]()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         with engines(folder / "engines") as (jvm, pypaimon):
-            for seed in seeds:
+            for seed in seeds(given.seeds):
                 shape = Shape.drawn(random.Random(seed), wanted)
                 began = time.monotonic()
                 print(f"== {seed} {shape}", flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakebed
-from lakebed.errors import UnsupportedError
+from tests.interop.lives import done_by
 from tests.interop.paimon_actors import Actor
 from tests.interop.paimon_looks import Looks
 from tests.interop.paimon_shape import Row
@@ -42,22 +41,8 @@ class Steps(Looks):
 
     def by(self, what: str, do: Callable[[Actor], None]) -> str:
         """The name of the engine that did it; empty where none can."""
-        actors: list[Actor] = [self.lakebed, self.jvm, self.python]
-        self.chance.shuffle(actors)
-        actors.sort(key=lambda actor: actor.name != self.who)
-        for actor in actors:
-            began = time.monotonic()
-            try:
-                do(actor)
-            except UnsupportedError as error:
-                self.refused[f"{actor.name} {what.split()[0]}: {error}"] += 1
-                continue
-            except Exception as error:
-                error.add_note(f"step {self.number}: {actor.name} {what}")
-                raise
-            self.note(f"{self.number} {actor.name} {what} {time.monotonic() - began:.1f}s")
-            return actor.name
-        return ""
+        actors: tuple[Actor, ...] = self.lakebed, self.jvm, self.python
+        return done_by(actors, self.who, self.chance, what, do, self.number, self.refused, self.note)
 
     def note(self, line: str) -> None:
         if self.log:
