@@ -178,7 +178,9 @@ class _Target:
             return in_place or "/"
         return new_location(self.entry)
 
-    def operations(self, location: str, source: str, document: Mapping[str, Any], properties: Mapping[str, str]) -> Any:
+    def operations(
+        self, location: str, source: str, document: Mapping[str, Any], properties: Mapping[str, str]
+    ) -> NewTable:
         """The operations that create the table with its first commit."""
         named = [*places_of(properties), source]
         if self.entry is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -126,7 +126,7 @@ def compute_table_stats(
         return TableStatsResult(str(id), "", names, True)
     total = tuple(Sketch() for _ in columns)
     work = engine or LocalEngine()
-    for sketches in work.map(SketchReader(_without_splits(plan), columns), plan.splits):
+    for sketches in work.map(SketchReader(replace(plan, splits=(), warnings=()), columns), plan.splits):
         total = tuple(ours.merged(new) for ours, new in zip(total, sketches, strict=True))
     blobs = [
         compressed(Blob(THETA, 0, 0, (column.id,), id, snapshot.sequence_number, {NDV: str(sketch.estimate)}),
@@ -172,8 +172,3 @@ def publish(operations: TableOperations, snapshot_id: int, path: str, data: byte
         with suppress(LakebedError):
             operations.files.delete_many([path])
         raise
-
-
-def _without_splits(plan: ReadPlan[Any]) -> ReadPlan[Any]:
-    """The plan without its splits, which each task gets by itself."""
-    return ReadPlan(plan.schema, (), plan.read, (), plan.at_once, plan.in_flight)
