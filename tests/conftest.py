@@ -6,8 +6,9 @@ of `SLOW_FOLDERS`, when it checks a promise of a verb with many examples (`SLOW_
 on one more golden table (all but those of `tests.golden.DAILY`).
 """
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import hypothesis
@@ -44,6 +45,19 @@ SLOW_PROMISES = {
 
 hypothesis.settings.register_profile("any-machine", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("any-machine")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what is there after collection, half a million objects, out of the garbage collector's sight: each of its
+    full runs would look through all of them, hundreds of times."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
