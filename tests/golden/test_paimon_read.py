@@ -19,7 +19,8 @@ def test_rows(name: str) -> None:
     folder = unpack("paimon", name)
     table = lakebed.open(folder)
     answer = expected(folder)
-    assert diff("paimon", table.read(), load(answer / "snapshot.jsonl")) is None
+    rows = load(answer / "snapshot.jsonl")
+    assert diff("paimon", table.read(), rows) is None and table.count() == len(rows)
     snapshots = sorted(answer.glob("snapshot_*.jsonl"))
     assert snapshots
     for path in snapshots:

@@ -14,6 +14,11 @@ from lakebed.verbs.table import Table
 SIGNATURES = {
     "history": ["archived"],
     "read": ["columns", "where", "as_of"],
+    "to_arrow": ["columns", "where", "as_of"],
+    "to_pandas": ["columns", "where", "as_of"],
+    "to_polars": ["columns", "where", "as_of"],
+    "head": ["n", "columns", "where", "as_of"],
+    "count": ["where", "as_of"],
     "changes": ["columns", "where", "after", "until"],
     "write": ["data", "mode", "options"],
     "writer": ["commit_user", "callbacks"],

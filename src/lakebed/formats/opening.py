@@ -104,7 +104,7 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
 def create_table(
     location: str | os.PathLike[str] | Store,
     format: str,
-    schema: pa.Schema | Mapping[str, pa.DataType | str],
+    schema: pa.Schema | Mapping[str, pa.DataType | str] | str,
     primary_key: Sequence[str] | str | None = (),
     partition_by: Sequence[str] | str | None = (),
     options: Mapping[str, object] | None = {},
@@ -120,8 +120,10 @@ def create_table(
             options={"bucket": 4},
         )
 
-    `schema` is a pyarrow schema, or a dict of column names to pyarrow types or their names ("int64", "string"). Raises
-    TableExistsError when there is a table already, SchemaError or UsageError for what the format does not allow.
+    `schema` is a pyarrow schema, a dict of column names to types, or SQL ("id bigint not null, dt string"). Types are
+    pyarrow types, the names of plain ones ("int64"), or SQL types ("decimal(10, 2)").
+
+    Raises TableExistsError when there is a table already, SchemaError or UsageError for what the format does not allow.
     """
     texts = option_texts(options)
     kind = _class_of(format)

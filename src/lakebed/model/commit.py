@@ -33,6 +33,9 @@ class CommitResult:
     `instant` is the instant time or snapshot id as text, "" when the commit was skipped. A conflict or an unknown
     outcome is an error (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked.
 
+    `rows` is how many rows the write was given, those that name the keys to delete included; Paimon counts rows of one
+    key once where they came together. `files` is how many data and log files hold them. Both are 0 for a skipped one.
+
     `notes` are sentences for people: rows that were left out or stay invisible until a compaction, callbacks that are
     still to be called, and what failed after the commit was published (old snapshots that did not expire, files that
     were not removed).
@@ -41,6 +44,8 @@ class CommitResult:
     instant: str
     outcome: Outcome
     notes: tuple[str, ...] = ()
+    rows: int = 0
+    files: int = 0
 
     @property
     def snapshot_id(self) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ class ReadPlan(Generic[S]):
     how far a reader has fallen behind or which rows are missing; `report` shows them. What only shows when a file is
     read, such as torn bytes, the process that reads it reports itself. `at_once` is how many requests are worth making
     at once where the files lie (`Store.at_once`), and `in_flight` how many bytes of open splits (`Store.in_flight`).
+    `counted` tells how many rows splits have by the metadata alone: the sum, and the splits that it does not say it of.
     """
 
     schema: pa.Schema
@@ -36,6 +38,7 @@ class ReadPlan(Generic[S]):
     warnings: tuple[str, ...] = ()
     at_once: int = 1
     in_flight: int = 256 << 20
+    counted: Callable[[Sequence[S]], tuple[int, Sequence[S]]] | None = None
 
 
 def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
@@ -51,6 +54,27 @@ def batches(plan: ReadPlan[S], threads: int) -> Iterator[pa.RecordBatch]:
     """The batches of a plan's splits. Those of one split stay in order."""
     overlap = Overlap(plan.at_once, plan.in_flight)
     return interleave(plan.read, plan.splits, threads, overlap, sizes_of(plan.splits))
+
+
+def first_rows(plan: ReadPlan[S], n: int) -> pa.Table:
+    """`n` rows of a plan, or all where there are fewer. Splits are opened one after another until these are there."""
+    report(plan, 4)
+    chosen: list[pa.RecordBatch] = []
+    left = n
+    for batch in chain.from_iterable(map(plan.read, plan.splits)) if left else ():
+        chosen.append(batch.slice(0, left))
+        left -= chosen[-1].num_rows
+        if not left:
+            break
+    return pa.Table.from_batches(chosen, plan.schema)
+
+
+def count(plan: ReadPlan[S], threads: int) -> int:
+    """How many rows a plan reads. The splits that `counted` knows the rows of are not opened."""
+    report(plan, 4)
+    known, rest = (0, plan.splits) if plan.counted is None else plan.counted(plan.splits)
+    rows: int = sum(batch.num_rows for batch in batches(replace(plan, splits=rest), threads))
+    return known + rows
 
 
 def report(plan: ReadPlan[S], level: int = 3) -> None:

@@ -7,19 +7,15 @@ table plans first, and `dry_run` stops after the plan.
 from __future__ import annotations
 
 import datetime
-import numbers
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, Store
-from lakebed.kernel.options import duration_ms
-from lakebed.kernel.predicates.where import Where, find_column
+from lakebed.kernel.predicates.where import Where
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
@@ -37,20 +33,13 @@ from lakebed.model.upkeep import (
     TablePathResult,
     TableStatsResult,
 )
-from lakebed.redaction import Settings, redacted
-from lakebed.verbs.read import ReadPlan, run
-from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.arguments import Position, Span
+from lakebed.verbs.rows import Rows
 from lakebed.verbs.system_tables import SystemTable, named
 from lakebed.verbs.write import Mode, Sink
 
-Position = str | int | Instant | None
-"""A point in a table's history: an `Instant` of `history`, its `time`, a snapshot id, an ISO timestamp (UTC unless it
-names a zone) or "tag:NAME". None means the newest."""
-Span = str | datetime.timedelta | None
-"""How long something lives: "7 d", a timedelta, or None for no end of its own."""
 
-
-class Table(ABC):
+class Table(Rows):
     """An open table. `lakebed.open` and `lakebed.create` give one.
 
         table = lakebed.open("s3://bucket/orders")
@@ -65,16 +54,10 @@ class Table(ABC):
     serve of the format. OptionError says that an option is unknown or has a wrong value.
     """
 
-    format: ClassVar[str]
     history_holds: ClassVar[str] = "snapshots"
     """What the format calls the entries of its history."""
     own_folder: ClassVar[str] = ".lakebed"
     """The folder of lakebed's own files in a table. The format's own engines ignore it."""
-    unknown_to_format: ClassVar[Mapping[str, str]] = {}
-    """Verbs that the format itself does not have, each with what to do instead. They are refused with that advice."""
-
-    def __init__(self, store: Store, options: Mapping[str, str]) -> None:
-        self.store, self.options = store, Settings(options)
 
     @classmethod
     def opened(cls, store: Store, options: Mapping[str, str], metadata: Listing) -> Self:
@@ -86,19 +69,6 @@ class Table(ABC):
         known that a table which was dropped and made again under that name would have otherwise. Its format is not
         detected again."""
         return self
-
-    def __repr__(self) -> str:
-        return f"<lakebed {self.format} table {redacted(self.location)}>"
-
-    @property
-    def location(self) -> str:
-        """The absolute path or URL of the table's folder."""
-        return self.store.location
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The schema of the rows that `read` gives when it is not asked for certain columns."""
 
     def newest(self) -> Instant | None:
         """The instant that `read` reads as of when it is given none.
@@ -143,56 +113,6 @@ class Table(ABC):
 
     def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
         raise self._lacks("metadata tables")
-
-    def read(
-        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position | datetime.date = None
-    ) -> pa.RecordBatchReader:
-        """Read a snapshot as a stream of Arrow batches.
-
-            table.read(["id", "amount"], "amount > 100 and dt = '2026-11-01'", as_of="tag:month-end")
-
-        Only the columns that are needed are decoded, and files that `where` rules out are not opened. `where` is a SQL
-        condition (docs/where.md) or a pyarrow expression. `as_of` names an older snapshot: an instant of `history`, a
-        snapshot id, a timestamp, or "tag:NAME". Rows come in no defined order.
-
-        Raises SchemaError for a column that the table does not have, PredicateError for a mistake in `where`,
-        NotInHistoryError when there is no such snapshot, and DataCleanedError when its files are gone.
-        """
-        return run(self.plan_read(columns, where, checked_position(as_of)), self._threads)
-
-    def changes(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Where = None,
-        after: Position | datetime.date = None,
-        until: Position | datetime.date = None,
-    ) -> pa.RecordBatchReader:
-        """Read the rows that changed in the range (after, until], with their kinds in the string column `_row_kind`.
-
-            table.changes(after=table.history()[-2])            # what the newest commit changed
-
-        The kinds are +I (inserted), -U and +U (a row before and after an update) and -D (deleted). `after` is
-        exclusive, None is the start of history; `until` is inclusive, None is now. Both take what `as_of` of `read`
-        takes, and `columns` and `where` mean what they mean there. The same errors are raised.
-        """
-        ends = checked_position(after), checked_position(until)
-        return run(self.plan_changes(columns, where, *ends), self._threads)
-
-    @abstractmethod
-    def plan_read(
-        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
-    ) -> ReadPlan[Any]:
-        """The plan that `read` and `lakebed.spark.read` run: the splits of a snapshot."""
-
-    def plan_changes(
-        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
-    ) -> ReadPlan[Any]:
-        """The plan that `changes` runs: the splits of the changes in (after, until]."""
-        raise self._lacks("changes")
-
-    def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
-        """The driver's half of a stream of changes. It starts where the table's options say."""
-        raise self._lacks("streaming reads")
 
     def sink(self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Sink:
         """The table as the target of a write by many tasks."""
@@ -374,85 +294,3 @@ class Table(ABC):
         `options` are the settings of the jobs that write and maintain the table, where these differ from the table's.
         """
         raise self._lacks("inspect")
-
-    @property
-    def _threads(self) -> int:
-        return int(self.options.get("read.tasks") or os.cpu_count() or 1)
-
-    def _lacks(self, what: str) -> UnsupportedError:
-        if what in self.unknown_to_format:
-            why, todo = f"the {self.format} format does not have it", self.unknown_to_format[what]
-            return UnsupportedError(f"{self.format} tables have no {what}", table=self.location, why=why, todo=todo)
-        return UnsupportedError(
-            f"lakebed has no {what} for {self.format} tables yet",
-            table=self.location,
-            todo="The support grid of the README says what works",
-        )
-
-
-def checked_position(position: object) -> Position:
-    """A position in the form that the formats take: a `datetime` or `date` becomes its ISO text (UTC unless it names a
-    zone). UsageError for a value that cannot name a moment."""
-    if isinstance(position, datetime.date):
-        return position.isoformat()
-    if position is None or isinstance(position, str | Instant):
-        return position
-    if isinstance(position, numbers.Integral) and not isinstance(position, bool):
-        return int(position)
-    raise UsageError(
-        f"a {type(position).__name__} names no moment of a table",
-        todo="Give an instant of `history`, a snapshot id, an ISO timestamp or tag:NAME",
-    )
-
-
-def checked_target(position: object, needed: str = "a rollback needs a moment to go back to") -> str | int | Instant:
-    """As `checked_position`, where a moment must be named: UsageError for None, which says what is `needed`."""
-    target = checked_position(position)
-    if target is None:
-        raise UsageError(needed, todo="Give a tag, an instant or a snapshot")
-    return target
-
-
-def checked_name(name: object, what: str) -> str:
-    """The name of a tag or branch. UsageError for an empty one, and for what is not a text."""
-    if not isinstance(name, str) or not name:
-        given = "an empty text" if name == "" else f"a {type(name).__name__}"
-        raise UsageError(f"{given} cannot name a {what}", todo="Give a text")
-    return name
-
-
-def checked_span(span: object) -> datetime.timedelta | None:
-    """How long something lives. UsageError for what is not a time from now on."""
-    try:
-        lifetime = datetime.timedelta(milliseconds=duration_ms(span)) if isinstance(span, str) else span
-        if lifetime is None or (isinstance(lifetime, datetime.timedelta) and lifetime >= datetime.timedelta()):
-            return lifetime
-    except (ValueError, KeyError, OverflowError):
-        pass
-    raise UsageError(f"{span!r} is not how long something lives", todo="Give a duration such as 7 d, or a timedelta")
-
-
-def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:
-    """The columns that were asked for, in the schema's spelling; all of them for None.
-
-    SchemaError names a column that is unknown or asked for twice.
-    """
-    if columns is None:
-        return list(schema.names)
-    if isinstance(columns, str):
-        raise SchemaError(f"columns is the text {columns!r}", table=table, todo="Give a list of column names")
-    if not isinstance(columns, Iterable):
-        raise SchemaError(f"columns is a {type(columns).__name__}", table=table, todo="Give a list of column names")
-    names: list[str] = []
-    for column in columns:
-        if not isinstance(column, str):
-            raise SchemaError(
-                f"columns has a value of type {type(column).__name__}", table=table, todo="Give a list of column names"
-            )
-        name = find_column(column, schema.names)
-        if name is None:
-            raise SchemaError(f"unknown column {column!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
-        if name in names:
-            raise SchemaError(f"column {name!r} is asked for twice", table=table, todo="Name each column once")
-        names.append(name)
-    return names

@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import TableExistsError, UsageError
-from lakebed.verbs.table import checked_position
+from lakebed.verbs.arguments import checked_position
 
 EAST = datetime.timezone(datetime.timedelta(hours=2))
 

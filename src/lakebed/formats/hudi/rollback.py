@@ -42,7 +42,7 @@ from lakebed.formats.hudi.savepoints import check_cleans, check_version
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.savepoint_names import savepoint_names
 from lakebed.model.upkeep import RollbackResult
-from lakebed.verbs.table import Position
+from lakebed.verbs.arguments import Position
 
 _ATTEMPTS = 5
 """How often a plan is made again when the timeline changes under it."""

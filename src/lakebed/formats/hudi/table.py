@@ -28,7 +28,8 @@ from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
-from lakebed.verbs.table import Table, checked_name, checked_position, checked_target
+from lakebed.verbs.arguments import checked_name, checked_position, checked_target
+from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
     from lakebed.model.refs import Ref
     from lakebed.model.report import TableReport
     from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
+    from lakebed.verbs.arguments import Position, Span
     from lakebed.verbs.read import ReadPlan
     from lakebed.verbs.stream import StreamReader
     from lakebed.verbs.system_tables import SystemTable
-    from lakebed.verbs.table import Position, Span
     from lakebed.verbs.two_phase import TableWriter
 
 

@@ -135,7 +135,11 @@ def _fields(columns: Sequence[pa.Field], ids: Iterator[int], version: int, table
     numbers = [next(ids) for _ in columns]
     return [
         T.NestedField(
-            number, field.name, column_type(field.type, field.name, ids, version, table), required=not field.nullable
+            number,
+            field.name,
+            column_type(field.type, field.name, ids, version, table),
+            required=not field.nullable,
+            doc=(field.metadata or {}).get(b"comment", b"").decode() or None,
         )
         for number, field in zip(numbers, columns, strict=True)
     ]

@@ -36,8 +36,8 @@ from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.upkeep import RollbackResult
+from lakebed.verbs.arguments import Position
 from lakebed.verbs.catalog import Catalog
-from lakebed.verbs.table import Position
 
 _REGISTRIES: Mapping[str, Callable[[Settings], Registry]] = {
     "filesystem": FileSystemRegistry, "jdbc": JdbcRegistry, "hive": HiveRegistry, "rest": RestRegistry,

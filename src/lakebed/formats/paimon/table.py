@@ -34,8 +34,9 @@ from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.instant import Instant
 from lakebed.redaction import Settings
+from lakebed.verbs.arguments import Position, Span, checked_name, checked_position, checked_target, project
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Span, Table, checked_name, checked_position, checked_target, project
+from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakebed.errors import NotInHistoryError, PredicateError, SchemaError
+from lakebed.errors import NotInHistoryError, PredicateError, SchemaError, UsageError
 from lakebed.model.instant import Instant
 from lakebed.testing.conformance.rows import bag, some_predicate
 from lakebed.verbs.read import run
@@ -46,6 +47,30 @@ class ReadConformance:
 
     def test_no_columns_still_count_the_rows(self, table: Table) -> None:
         assert table.read(columns=[]).read_all().num_rows == table.read().read_all().num_rows
+
+    def test_rows_are_counted(self, table: Table) -> None:
+        whole = table.read().read_all()
+        predicate = some_predicate(whole, whole.column_names[-1])
+        assert table.count() == len(whole) and table.count(where="false") == 0
+        assert table.count(predicate) == len(whole.filter(predicate))
+
+    def test_the_head_has_as_many_rows_as_asked_for(self, table: Table) -> None:
+        whole = table.read().read_all()
+        rows = Counter(bag(whole))
+        for n in (0, 1, len(whole) + 1):
+            head = table.head(n)
+            assert head.schema.equals(table.schema) and len(head) == min(n, len(whole))
+            assert Counter(bag(head)) <= rows
+        assert table.head(1, columns=[whole.column_names[-1]]).num_columns == 1
+        for wrong in (-1, True, "5"):
+            with pytest.raises(UsageError):
+                table.head(wrong)  # type: ignore[arg-type]
+
+    def test_arrow_takes_the_table_as_its_rows(self, table: Table) -> None:
+        rows = bag(table.read())
+        assert pa.schema(table).equals(table.schema)
+        assert bag(pa.table(table)) == rows == bag(table.to_arrow())
+        assert len(table.to_pandas()) == table.count()
 
     def test_a_column_that_is_not_there_is_refused(self, table: Table) -> None:
         with pytest.raises(SchemaError, match="no_such_column"):

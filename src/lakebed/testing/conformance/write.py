@@ -57,6 +57,7 @@ class WriteConformance:
     def test_rows_come_back(self, make: Callable[[], Table]) -> None:
         result = make().write(write_rows([1, 2, 3]))
         assert result.outcome is Outcome.COMMITTED and result.instant
+        assert result.rows == 3 == make().count() and result.files
         assert bag(self.rows(make())) == bag(write_rows([1, 2, 3]))
         assert [instant.time for instant in make().history()][-1] == result.instant
 

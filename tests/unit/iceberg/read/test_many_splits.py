@@ -11,9 +11,11 @@ import pytest
 
 import lakebed
 from lakebed.formats.iceberg.read import splits as under_test
+from lakebed.formats.iceberg.read.counting import counted
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.splits import FileSplits
 from lakebed.formats.iceberg.table import IcebergTable
+from tests.golden import unpack
 
 ROWS = pa.table({"id": pa.array(range(20_000), pa.int64()), "p": ["a", "b"] * 10_000})
 
@@ -61,6 +63,19 @@ def test_a_table_is_read_by_them(folder: Path) -> None:
     written = {*range(20_000), *range(30_000, 30_100), *range(40_000, 40_100)}
     assert sorted(ids) == sorted(written - {7, 8, 30_001, 40_000})
     assert lakebed.open(folder).read(["id"], "id >= 40000 and p = 'a'").read_all().num_rows == 49
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_only_files_with_deletes_of_unknown_number_are_opened_to_count(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, columns: bool
+) -> None:
+    monkeypatch.setattr(under_test, "MANY", 0 if columns else 1 << 13)
+    table = lakebed.open(folder, {"split-size": "20000"})
+    assert counted(table.plan_read([]).splits) == (20_196, []) and table.count() == 20_196
+    golden = lakebed.open(unpack("iceberg", "eq_deletes"))
+    known, rest = counted(golden.plan_read([]).splits)
+    assert known < golden.count() == len(golden.read().read_all())
+    assert rest and all(split.task.deletes for split in rest)
 
 
 def test_a_part_of_them_takes_no_others_along(many: FileSplits) -> None:

@@ -51,7 +51,8 @@ def with_meta_fields(text: str) -> str:
 
 
 def avro_field(field: pa.Field, record: str, namespace: str) -> dict[str, Any]:
-    """One field of the record `record` in `namespace`."""
+    """One field of the record `record` in `namespace`. The comment in its metadata becomes its doc, as in Hudi's
+    AvroConversionUtils."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", field.name):
         raise SchemaError(
             f"column {field.name!r} has a name that Avro does not allow",
@@ -59,11 +60,9 @@ def avro_field(field: pa.Field, record: str, namespace: str) -> dict[str, Any]:
             todo="Rename the column",
         )
     kind = _type(field.type, field.name, f"{namespace}.{record}")
-    return {"name": field.name, "type": ["null", kind], "default": None} if field.nullable else _required(field, kind)
-
-
-def _required(field: pa.Field, kind: Any) -> dict[str, Any]:
-    return {"name": field.name, "type": kind}
+    typed = {"type": ["null", kind], "default": None} if field.nullable else {"type": kind}
+    comment = (field.metadata or {}).get(b"comment", b"").decode()
+    return {"name": field.name, **typed, **({"doc": comment} if comment else {})}
 
 
 _PLAIN = {

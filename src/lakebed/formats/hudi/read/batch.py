@@ -28,8 +28,8 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.verbs.arguments import Position
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position
 
 EARLIEST = "earliest"
 

@@ -26,8 +26,8 @@ from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
 from lakebed.model.instant import Instant
+from lakebed.verbs.arguments import Position
 from lakebed.verbs.read import ReadPlan, filtered
-from lakebed.verbs.table import Position
 
 
 @dataclass(frozen=True, slots=True)

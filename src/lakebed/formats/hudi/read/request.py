@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import Where, columns_of, parse_where
-from lakebed.verbs.table import project
+from lakebed.verbs.arguments import project
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint
 from lakebed.formats.hudi.timeline.undone import undone_before_start
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
-from lakebed.verbs.table import Position
+from lakebed.verbs.arguments import Position
 
 
 @dataclass

@@ -161,7 +161,9 @@ class HudiSink:
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
         notes += self._call(committed.instant, identifier, files)
         notes += build_indexes(self.context, self._state)
-        return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes, *self._after()))
+        notes = (*committed.notes, *notes, *self._after())
+        rows = sum(message.rows for message in ours)
+        return CommitResult(committed.instant, Outcome.COMMITTED, notes, rows, len(files))
 
     def _call(self, instant: str, identifier: int, files: tuple[str, ...]) -> tuple[str, ...]:
         """Call the callbacks, at most once. One that fails is a note of the result."""

@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import snapshot_at
 from lakebed.model.refs import Ref, RefResult
 from lakebed.model.upkeep import RollbackResult
-from lakebed.verbs.table import Position, Span, checked_name, checked_position, checked_span, checked_target
+from lakebed.verbs.arguments import Position, Span, checked_name, checked_position, checked_span, checked_target
 
 
 class BranchesAndTags(OpenedTable):

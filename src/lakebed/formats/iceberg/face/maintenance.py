@@ -20,7 +20,7 @@ from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
 from lakebed.model.upkeep import ExpireResult, RelocateResult, RepairResult, RewriteResult, TablePathResult
-from lakebed.verbs.table import checked_name
+from lakebed.verbs.arguments import checked_name
 
 
 class Maintenance(OpenedTable):

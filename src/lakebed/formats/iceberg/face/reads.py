@@ -35,9 +35,9 @@ from lakebed.kernel.again import looks_again
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
+from lakebed.verbs.arguments import Position
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.system_tables import SystemTable
-from lakebed.verbs.table import Position
 
 
 class Reads(OpenedTable):

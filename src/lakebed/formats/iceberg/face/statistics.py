@@ -11,7 +11,7 @@ from lakebed.formats.iceberg.statistics.columns import chosen, columns_named, co
 from lakebed.formats.iceberg.statistics.partitions import compute_partition_stats
 from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import PartitionStatsResult, TableStatsResult
-from lakebed.verbs.table import Position, checked_position
+from lakebed.verbs.arguments import Position, checked_position
 
 
 class Statistics(Reads):

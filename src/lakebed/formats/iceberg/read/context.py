@@ -23,7 +23,7 @@ from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.options import SPLIT_SIZE
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import find_column
-from lakebed.verbs.table import project
+from lakebed.verbs.arguments import project
 
 DELETE_MEMORY = 256 << 20
 NAME_MAPPING = "schema.name-mapping.default"

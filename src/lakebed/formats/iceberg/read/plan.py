@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
+from lakebed.formats.iceberg.read.counting import counted
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.read.split import IcebergSplit
@@ -65,7 +66,8 @@ def plan_entries(files: Files, scan: Scan, request: ReadRequest) -> ReadPlan[Ice
     reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
     home = files.home
     warnings = unread_parts(request.predicate)
-    return ReadPlan(arrow_schema(fields), splits, reader, warnings, home.at_once, home.in_flight)
+    counts = counted if request.predicate is None else None
+    return ReadPlan(arrow_schema(fields), splits, reader, warnings, home.at_once, home.in_flight, counts)
 
 
 def scan_tasks(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.types import NestedField
@@ -73,7 +73,8 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED)
         producer = _Producer(self, identifier, messages, added)
         try:
-            result = commit_snapshot(self.operations, producer, self._commit_options(identifier), base)
+            committed = commit_snapshot(self.operations, producer, self._commit_options(identifier), base)
+            result = replace(committed, rows=sum(message.rows for message in messages), files=len(added))
         except _ReplayedError:
             producer.discard()
             notes = afterwards("files of the replay stay", lambda: self.remove(messages))

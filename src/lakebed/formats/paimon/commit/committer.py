@@ -238,7 +238,9 @@ class Committer:
             notes = afterwards("what it compacted is not replaced, and a later compaction does it again", compact)
         if snapshot is None:
             return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,)), latest
-        return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes), latest
+        files = [file for message in appends for file in message.new_files]
+        rows = sum(file.row_count for file in files)
+        return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes, rows, len(files)), latest
 
     def _commit_snapshot(self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False) -> Snapshot:
         snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest, another_follows)

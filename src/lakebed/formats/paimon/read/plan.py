@@ -22,6 +22,7 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, index_path
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
+from lakebed.formats.paimon.read.counting import counted
 from lakebed.formats.paimon.read.evolution import kept_ranges, range_splits
 from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.pruning import PartitionFilter, Pruning
@@ -146,6 +147,7 @@ def plan_files(
     history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
     folders = PartitionFolders.of(history.store, schema, options)
     splits: Sequence[PaimonSplit]
+    by_metadata = predicate is None and not schema.primary_keys and not options[opt.DATA_EVOLUTION]
     if options[opt.DATA_EVOLUTION]:
         splits = tuple(range_splits(kept_ranges(entries, predicate, request.pruning), deletions, folders, options))
     else:
@@ -158,6 +160,7 @@ def plan_files(
         unread_parts(predicate),
         history.store.at_once,
         history.store.in_flight,
+        counted if by_metadata else None,
     )
 
 

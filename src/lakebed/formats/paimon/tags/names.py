@@ -25,7 +25,7 @@ from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbac
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
-from lakebed.verbs.table import Span, checked_span
+from lakebed.verbs.arguments import Span, checked_span
 
 _LOG = redacting_logger("lakebed.paimon")
 
