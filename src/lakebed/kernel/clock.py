@@ -1,8 +1,8 @@
 """The clock. All code that needs the time asks here, so that tests can set it.
 
 `now` is this machine's clock. It may differ from another machine's by any amount, and may be set while we run. `steady`
-measures how long something took. Neither says how old a file is: ask the store, whose clock stamped the file
-(`lakebed.kernel.files.age`).
+measures how long something took, and `pause` waits. Neither `now` nor `steady` says how old a file is: ask the store,
+whose clock stamped the file (`lakebed.kernel.files.age`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Read = Callable[[], float]
+Pause = Callable[[float], None]
 _EARLIEST = datetime.datetime(1000, 1, 1)
 
 
@@ -25,8 +26,13 @@ def _since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
+def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 _now: Read = _machine
 _steady: Read = _since_boot
+_pause: Pause = _sleep
 
 
 def now() -> float:
@@ -58,13 +64,18 @@ def steady() -> float:
     return _steady()
 
 
+def pause(seconds: float) -> None:
+    """Wait for so many seconds, before another try."""
+    _pause(seconds)
+
+
 @contextmanager
-def set_clock(now: Read | None = None, steady: Read | None = None) -> Iterator[None]:
-    """For tests: inside the block, the whole process reads these clocks."""
-    global _now, _steady
-    before = _now, _steady
-    _now, _steady = now or _now, steady or _steady
+def set_clock(now: Read | None = None, steady: Read | None = None, pause: Pause | None = None) -> Iterator[None]:
+    """For tests: inside the block, the whole process reads these clocks, and waits as `pause` does."""
+    global _now, _steady, _pause
+    before = _now, _steady, _pause
+    _now, _steady, _pause = now or _now, steady or _steady, pause or _pause
     try:
         yield
     finally:
-        _now, _steady = before
+        _now, _steady, _pause = before

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -80,7 +79,7 @@ class Call:
         """The answer of the attempt that works, once there is one."""
         last, since = self._read("beat"), clock.steady()
         while (data := self._read("answer")) is None:
-            time.sleep(min(1.0, self.beat))
+            clock.pause(min(1.0, self.beat))
             beat = self._read("beat")
             if beat != last:
                 last, since = beat, clock.steady()

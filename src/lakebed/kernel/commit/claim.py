@@ -7,7 +7,6 @@ is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from lakebed.errors import NotWrittenError, StorageError
@@ -19,7 +18,7 @@ TRIES = 5
 _WAIT_SECONDS = 0.05
 
 
-def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = time.sleep) -> PutOutcome:
+def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = clock.pause) -> PutOutcome:
     """Put `data` under the name `path` if the name is free.
 
     CREATED: the name holds our bytes. EXISTS: it holds the bytes of another writer. UNKNOWN: the store gave no

@@ -7,7 +7,6 @@ is tried again), or an error that a retry cannot help (`CommitConflictError`, `C
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -63,7 +62,7 @@ def with_retries(attempt: Callable[[int], Won[T] | Lost], policy: RetryPolicy, t
         late = policy.timeout is not None and clock.steady() - began > policy.timeout
         if late or number == policy.max_retries:
             break
-        time.sleep(policy.wait(number))
+        clock.pause(policy.wait(number))
     raise CommitConflictError(
         "other writers won every race for the next commit",
         table=table,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
@@ -31,7 +30,7 @@ def again(call: Callable[[], R], bounds: Bounds) -> R:
         except BaseError as error:
             if is_refusal(error) or was_tried_again(error) or attempt == _TRIES - 1 or clock.steady() > until:
                 raise
-            time.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))
+            clock.pause(random.uniform(0, _PAUSE_SECONDS * 2**attempt))
     raise AssertionError("unreachable")
 
 

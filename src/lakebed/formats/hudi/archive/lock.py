@@ -21,7 +21,6 @@ import json
 import os
 import random
 import secrets
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -137,7 +136,7 @@ def _acquire(lease: _Lease, options: Options) -> None:
         if clock.steady() > ends:
             todo = "Nothing was changed. Try again when it is done; the lease of a dead archiver ends by itself"
             raise held_elsewhere(store, rival, "another archiver is at work on this table", todo)
-        time.sleep(_POLL * random.uniform(0.5, 1.5))
+        clock.pause(_POLL * random.uniform(0.5, 1.5))
         rival = _rival(store, lease)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from lakebed.formats.hudi.commit.options import ELSEWHERE, Concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import MetadataFiles, Timeline
 from lakebed.formats.hudi.timeline.writing import list_timeline
+from lakebed.kernel import clock
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
@@ -66,4 +66,4 @@ class WriteContext:
 
                 yield both
             if chooses:
-                time.sleep(self.concurrency.skew)
+                clock.pause(self.concurrency.skew)

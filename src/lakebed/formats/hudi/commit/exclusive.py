@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -76,7 +75,7 @@ def _acquire(store: Store, mark: bytes) -> float:
             continue
         if clock.steady() > ends:
             raise _conflict(store, "another writer is choosing or completing an instant")
-        time.sleep(_POLL * random.uniform(0.5, 1.5))
+        clock.pause(_POLL * random.uniform(0.5, 1.5))
 
 
 def _remove(store: Store, mark: bytes, own: bytes) -> None:
@@ -96,7 +95,7 @@ def _remove(store: Store, mark: bytes, own: bytes) -> None:
                 return
             if claimer == own or clock.steady() > ends or is_gone(claimer):
                 break
-            time.sleep(_POLL)
+            clock.pause(_POLL)
         else:
             return
         if claimer == own:

@@ -12,7 +12,6 @@ under their own lock (`exclusive.py`), so that they do not remove each other's.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,7 +113,7 @@ def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
     while True:
         outcome = store.put_if_absent(lock.path, mark)
         if outcome is PutOutcome.CREATED:
-            time.sleep(_SETTLED)
+            clock.pause(_SETTLED)
         other = _read(store, lock.path)
         if outcome is not PutOutcome.EXISTS and other == mark:
             return
@@ -129,7 +128,7 @@ def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
         if clock.steady() > ends:
             todo = "Try again when it is done; if that process died, remove the file by hand"
             raise held_elsewhere(store, lock.path, "another process holds the table's lock", todo)
-        time.sleep(_POLL * random.uniform(0.5, 1.5))
+        clock.pause(_POLL * random.uniform(0.5, 1.5))
 
 
 def _abandoned(store: Store, lock: LockFile, mark: bytes) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,7 +87,7 @@ class _Lease:
             if clock.steady() > until:
                 todo = "Try again when it is done; the lock of a dead writer ends by itself"
                 raise self._conflict("another process holds the table's lock", stored, todo)
-            time.sleep(_POLL * random.uniform(0.2, 1))
+            clock.pause(_POLL * random.uniform(0.2, 1))
 
     def renew_until(self, ended: threading.Event, interval: float) -> None:
         """Write a later end at each interval. What fails is tried again at the next one; `still_held` finds out."""

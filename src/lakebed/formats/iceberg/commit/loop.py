@@ -9,7 +9,6 @@ when the outcome stays unknown, all of them are kept.
 from __future__ import annotations
 
 import functools
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -186,7 +185,7 @@ class _Commit:
         until = clock.steady() + self._operations.files.home.patience / 4
         for check in range(properties[opt.CHECKS] + 1):
             if check:
-                time.sleep(wait / 1000)
+                clock.pause(wait / 1000)
                 wait = min(wait * 2, properties[opt.CHECK_MAX_WAIT])
             with suppress(LakebedError, FileNotFoundError):
                 return self._id in self._operations.load().metadata.snapshots

@@ -7,7 +7,6 @@ than it says ended with its holder, and anybody may remove it.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class JdbcLock:
                     todo="Try again: the lock of a writer that died ends by itself",
                 )
             wait = min(wait * 2, settings.seconds(LOCK_SLEEP))
-            time.sleep(wait)
+            clock.pause(wait)
         try:
             yield
         finally:

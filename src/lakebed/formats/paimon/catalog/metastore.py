@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 import socket
-import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -155,7 +154,7 @@ class HiveLock:
             number, state = answer.lockid, answer.state
             while state == types.LockState.WAITING and clock.steady() < until:
                 wait = min(wait * 2, most)
-                time.sleep(wait)
+                clock.pause(wait)
                 state = self.metastore.ask("check_lock", types.CheckLockRequest(lockid=number)).state
         except StorageError as error:
             reason = first_line(error)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import http.client
 import json
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,6 +18,7 @@ from typing import Any
 
 from lakebed.errors import LakebedError, RetryableError, StorageError, UsageError, first_line
 from lakebed.formats.paimon.catalog.settings import PREFIX, TOKEN, URI, WAREHOUSE, Settings, with_server
+from lakebed.kernel import clock
 
 _SECONDS = 60
 _MOST_BYTES = 64 << 20
@@ -108,7 +108,7 @@ class Server:
                 again = isinstance(error, RetryableError) or error.status in _BUSY
                 if method != "GET" or wait is None or not again:
                     raise
-            time.sleep(wait)
+            clock.pause(wait)
         raise AssertionError("unreachable")
 
     def _answer(self, request: urllib.request.Request) -> Mapping[str, Any]:

@@ -1,0 +1,94 @@
+"""Simulated Hudi tables of versions 6, 8 and 9, copy-on-write and merge-on-read: their commits are the completed
+instants of the timeline."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import ClassVar
+
+import lakebed
+from lakebed.kernel.files import Store
+from lakebed.testing.simulation.model import Seen
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs, rows_of
+
+_PENDING = (".requested", ".inflight")
+_ACTIONS = (
+    ".commit", ".deltacommit", ".replacecommit", ".clean", ".rollback", ".restore", ".savepoint", ".compaction",
+    ".clustering", ".logcompaction", ".indexing",
+)  # fmt: skip
+_OF_OTHERS = ("rollback", "clean")
+"""Actions whose instants say nothing of rows."""
+
+
+class HudiSubject(Subject):
+    """A Hudi table. Writers of lakebed alone need no lock of Hudi's."""
+
+    format = "hudi"
+    appends_by_key = False
+    keeps_all = True
+    keeps_order = False
+    verbs: ClassVar[Verbs] = {
+        "writer": (
+            ("append", 2), ("upsert", 5), ("delete", 2), ("overwrite", 1), ("two_phase", 3), ("prepare_and_abort", 1),
+            ("read", 1), ("rewrite", 1), ("expire", 1),
+        ),
+        "service": (("rewrite", 4), ("expire", 3), ("archive", 4), ("failed_writes", 2), ("orphans", 1)),
+        "reader": (("read", 4), ("read_old", 2)),
+    }  # fmt: skip
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self.keyed = True
+        self.version = chance.choice(["6", "8", "9"])
+        self.merge_on_read = chance.random() < 0.5
+        self.metadata = chance.random() < 0.25
+
+    @property
+    def write_options(self) -> Options:
+        """Options of writes."""
+        return {}
+
+    def create(self, store: Store) -> None:
+        """Create the table."""
+        options = {
+            "hoodie.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
+            "hoodie.write.table.version": self.version, "hoodie.metadata.enable": str(self.metadata).lower(),
+            "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
+        }  # fmt: skip
+        lakebed.create(store, "hudi", SCHEMA, ["id"], ["p"] if self.partitioned else [], options)
+
+    def see(self, store: Store) -> Seen:
+        """The table as it is, with its archived instants."""
+        table = self.open(store)
+        done = [one for one in table.history(archived=True) if one.state == "completed"]
+        newest = table.newest()
+        line = tuple(one.time for one in done if one.action not in _OF_OTHERS)
+        return Seen(rows_of(table.read(["id", "v"])), newest.time if newest else "", line)
+
+    def publishes(self, verb: str, path: str) -> bool:
+        """Completed instants come by commits, and go by restores and archivals."""
+        folder, _, name = path.rpartition("/")
+        return folder in (".hoodie", ".hoodie/timeline") and name.endswith(_ACTIONS) and not name.endswith(_PENDING)
+
+    def position(self, name: str) -> str:
+        """An instant's time."""
+        return name
+
+    def rewrites(self, chance: random.Random) -> Options:
+        """A compaction or a clustering."""
+        return {}
+
+    def expiries(self, chance: random.Random) -> Options:
+        """A clean that retains the newest few commits."""
+        return {"hoodie.clean.commits.retained": chance.randrange(1, 4)}
+
+    def archives(self, chance: random.Random) -> Options:
+        """The newest few commits stay in the active timeline."""
+        kept = chance.randrange(2, 5)
+        few = {"hoodie.keep.min.commits": kept, "hoodie.keep.max.commits": kept + 1}
+        return {**few, "hoodie.clean.commits.retained": 1}
+
+    def orphans(self) -> Sequence[Options]:
+        """Failed writes are rolled back, and files go that no state of the table has."""
+        return ({"lakebed.expire.what": "failed-writes"}, {"lakebed.expire.what": "orphan-files"})

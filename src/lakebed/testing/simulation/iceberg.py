@@ -1,0 +1,64 @@
+"""Simulated Iceberg tables, by path: their versions are the files `metadata/vN.metadata.json`, put if absent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import ClassVar
+
+import lakebed
+from lakebed.kernel.files import Store
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+
+
+class IcebergSubject(Subject):
+    """An Iceberg table of format version 2 or 3."""
+
+    format = "iceberg"
+    appends_by_key = False
+    verbs: ClassVar[Verbs] = {
+        "writer": (
+            ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),
+            ("read", 1), ("rewrite", 1), ("expire", 1),
+        ),
+        "service": (("rewrite", 4), ("expire", 3), ("orphans", 1), ("tag", 2), ("untag", 1), ("rollback", 1)),
+        "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
+    }  # fmt: skip
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self.version = chance.choice(["2", "3"])
+        self.merge_on_read = chance.random() < 0.5
+
+    def create(self, store: Store) -> None:
+        """Create the table."""
+        mode = "merge-on-read" if self.merge_on_read else "copy-on-write"
+        options = {
+            "format-version": self.version, "write.delete.mode": mode, "write.update.mode": mode,
+            "write.merge.mode": mode, "commit.retry.num-retries": "4", "write.metadata.metrics.default": "none",
+            "write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true",
+            "commit.manifest.min-count-to-merge": "3", "write.parquet.compression-codec": "uncompressed",
+        }  # fmt: skip
+        keys = ["id"] if self.keyed else []
+        lakebed.create(store, "iceberg", SCHEMA, keys, ["p"] if self.partitioned else [], options)
+
+    def publishes(self, verb: str, path: str) -> bool:
+        """Metadata files. The hint only says where to begin looking."""
+        return verb == "put" and path.startswith("metadata/v")
+
+    def rewrites(self, chance: random.Random) -> Options:
+        """Data files, position deletes or manifests."""
+        what = chance.choice(["data-files", "data-files", "manifests", "position-deletes"])
+        if what == "manifests":
+            return {"lakebed.rewrite.what": what}
+        if what == "position-deletes":
+            return {"lakebed.rewrite.what": what, "rewrite-all": True}
+        return {"rewrite-all": True, "min-input-files": 2, "partial-progress.enabled": chance.random() < 0.3}
+
+    def expiries(self, chance: random.Random) -> Options:
+        """The newest few snapshots stay."""
+        return {"older-than": "2100-01-01", "retain-last": chance.randrange(1, 4)}
+
+    def orphans(self) -> Sequence[Options]:
+        """Old files that no metadata names."""
+        return ({"expire-snapshots": False, "remove-orphan-files": True},)

@@ -1,0 +1,122 @@
+"""A store in memory, for simulated tables: what an object store or a disk does, without either.
+
+Names are listed at once, as S3, Google Cloud Storage, Azure and a local disk do. With `late`, a new name is read at
+once and listed later, as on a network disk that keeps the entries of folders for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store, Version
+from lakebed.kernel.files.store import inside
+from lakebed.kernel.files.unpublished import STAGING
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One version of a file: its bytes, when it was written and since when its name exists (seconds since 1970), and
+    its number among all versions of the store."""
+
+    data: bytes
+    modified: float
+    named: float
+    version: int
+
+
+class MemoryStore(Store):
+    """Files in a dictionary. Every change is atomic. `now` is the store's clock, in seconds since 1970."""
+
+    def __init__(self, location: str, now: Callable[[], float], late: float = 0.0) -> None:
+        self._location, self._now, self._late = location, now, late
+        self.files: dict[str, Content] = {}
+        self._versions = 0
+
+    @property
+    def location(self) -> str:
+        """The URL that it was made with."""
+        return self._location
+
+    def list(self, folder: str = "") -> Listing:
+        """The direct content of a folder, of the names that are listed by now."""
+        prefix = f"{inside(folder)}/" if folder else ""
+        folders: set[str] = set()
+        files: list[FileInfo] = []
+        for info in self.walk(folder):
+            name, slash, _ = info.path[len(prefix) :].partition("/")
+            if slash:
+                folders.add(name)
+            else:
+                files.append(info)
+        return Listing(tuple(sorted(folders)), tuple(files))
+
+    def walk(self, folder: str = "") -> Iterator[FileInfo]:
+        """All files below a folder, sorted, of the names that are listed by now."""
+        prefix, since = f"{inside(folder)}/" if folder else "", self._now() - self._late
+        paths = sorted(path for path in self.files if path.startswith(prefix) and not path.startswith(f"{STAGING}/"))
+        listed = [(path, self.files[path]) for path in paths]
+        return iter([FileInfo(path, len(file.data)) for path, file in listed if file.named <= since])
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        return len(self._file(path).data)
+
+    def modified(self, path: str) -> float:
+        """When a file was last written, by the store's clock."""
+        return self._file(path).modified
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file, or of a range of it."""
+        data = self._file(path).data
+        return data[start:] if length is None else data[start : start + length]
+
+    def open_input(self, path: str, size: int | None = None, mapped: bool = True) -> pa.NativeFile:
+        """The file as it is now: a later change of the name is not seen."""
+        return pa.BufferReader(self._file(path).data)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """A file that exists when the block has ended well."""
+        sink = pa.BufferOutputStream()
+        yield sink
+        self.write(path, sink.getvalue().to_pybytes())
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write or replace a file."""
+        self._versions += 1
+        now, before = self._now(), self.files.get(inside(path))
+        self.files[path] = Content(bytes(data), now, before.named if before else now, self._versions)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Write a file if its name is free."""
+        if inside(path) in self.files:
+            return PutOutcome.EXISTS
+        self.write(path, data)
+        return PutOutcome.CREATED
+
+    def read_version(self, path: str) -> tuple[bytes, Version]:
+        """The bytes of a file, and its version."""
+        file = self._file(path)
+        return file.data, Version(str(file.version))
+
+    def replace(self, path: str, data: bytes, version: Version) -> PutOutcome:
+        """Write a file in place of a version."""
+        file = self.files.get(inside(path))
+        if file is None or str(file.version) != version.tag:
+            return PutOutcome.EXISTS
+        self.write(path, data)
+        return PutOutcome.CREATED
+
+    def delete(self, path: str) -> None:
+        """Remove a file. A missing one is no error."""
+        self.files.pop(inside(path), None)
+
+    def _file(self, path: str) -> Content:
+        file = self.files.get(inside(path))
+        if file is None:
+            raise FileNotFoundError(f"there is no file {path}")
+        return file

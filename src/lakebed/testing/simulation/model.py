@@ -1,0 +1,203 @@
+"""What a table should hold, and the checks of it: the model sees the table anew at each change that publishes one.
+
+A row is an id and a value that no other row has, so a row that comes twice, or belongs to nobody, shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Row = tuple[int, int]
+State = frozenset[Row]
+"""The rows of a moment: ids and values."""
+Apply = Callable[[State], State]
+
+
+class Violation(AssertionError):
+    """The table broke a promise. The text says which one, and what was seen."""
+
+
+@dataclass(eq=False)
+class Change:
+    """What one step of an actor does to the rows, once. `landed` is the place in the model's states, 0 before."""
+
+    text: str
+    apply: Apply
+    ids: frozenset[int] = frozenset()
+    """The ids whose rows it changes."""
+    began: int = 0
+    """When the step began, in the model's ticks."""
+    certain: bool = True
+    """Whether it changes the rows of every state, so that its commit shows."""
+    goes_back: bool = False
+    """Whether it puts the table back to an earlier state, step by step."""
+    landed: int = 0
+    ended: int | None = None
+    """When the step ended, in the model's ticks; None while it goes on."""
+    over: bool = False
+    """Whether it certainly did not happen: nothing of it may show from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A table as it is: its newest rows, the newest snapshot, and all entries of its history, oldest first."""
+
+    rows: Sequence[Row]
+    newest: str
+    line: tuple[str, ...]
+
+
+class Model:
+    """The states that a table had, one after the other, and those of the snapshots that it has now."""
+
+    def __init__(self, by_sequence: bool = False, keeps_all: bool = False, keeps_order: bool = True) -> None:
+        self.keeps_all, self.keeps_order = keeps_all, keeps_order
+        """Whether the history loses no entry at all, and whether new entries come last: Hudi's has the archive, and is
+        in the order in which instants were requested."""
+        self.by_sequence = by_sequence
+        """Whether of two writes at once either may win a row, whichever is committed first: Paimon orders the rows of
+        a key by numbers that a writer draws before it commits."""
+        self.changes: list[Change] = []
+        self._ticks = 0
+        self.states: list[State] = [frozenset()]
+        self.snapshots: dict[str, State] = {}
+        self.tags: dict[str, State] = {}
+        self.line: tuple[str, ...] = ()
+
+    @property
+    def now(self) -> State:
+        """The newest state."""
+        return self.states[-1]
+
+    def begin(self, change: Change) -> Change:
+        """A step begins to change rows."""
+        self._ticks += 1
+        change.began = self._ticks
+        self.changes.append(change)
+        return change
+
+    def end(self, change: Change) -> None:
+        """A step that changed rows is over."""
+        self._ticks += 1
+        change.ended = self._ticks
+
+    def publish(self, seen: Seen, change: Change | None, who: str) -> None:
+        """The table was published anew by an actor that was doing a change, or no change of rows."""
+        new, old = state_of(seen.rows, f"after a change of {who}"), self.now
+        if new != old:
+            if change is None:
+                raise Violation(f"{who} changed rows without writing any\n{difference(old, new)}")
+            if change.goes_back:
+                if new not in self.states:
+                    raise Violation(f"{who}: {change.text} led to a state that never was\n{difference(old, new)}")
+                change.landed = len(self.states)
+            elif not self._fits(change, old, new):
+                wanted = change.apply(old)
+                raise Violation(f"{who}: {change.text} did something else\n{difference(wanted, new)}\nold: {[*old]}")
+            elif change.landed:
+                raise Violation(f"{who}: {change.text} landed twice")
+            elif change.over:
+                raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
+            else:
+                change.landed = len(self.states)
+            self.states.append(new)
+        self._lengthen(seen, new, who, change is not None and change.goes_back)
+
+    def _fits(self, change: Change, old: State, new: State) -> bool:
+        """Whether a state is what a change makes of another."""
+        wanted = change.apply(old)
+        if new == wanted or not self.by_sequence:
+            return new == wanted
+        differs = {key for key, _ in wanted ^ new}
+        return all(key not in {id for id, _ in old ^ new} and self._raced(change, key) for key in differs)
+
+    def _raced(self, change: Change, key: int) -> bool:
+        """Whether another change of an id was under way at the same time."""
+        others = [one for one in self.changes if key in one.ids and one is not change]
+        return any(one.ended is None or one.ended > change.began for one in others)
+
+    def _lengthen(self, seen: Seen, new: State, who: str, may_shrink: bool) -> None:
+        """The history goes on as one line: what it had before is there in the same order, but for what expired and,
+        after a rollback, for what was newer."""
+        twice = [name for name, count in Counter(seen.line).items() if count > 1]
+        if twice:
+            raise Violation(f"{who}: the history has {twice} twice")
+        known, now = set(self.line), set(seen.line)
+        lost = [name for name in self.line if name not in now]
+        if lost and self.keeps_all:
+            raise Violation(f"{who}: the history lost {lost}")
+        if lost and not may_shrink and self.line[-1] in lost:
+            raise Violation(f"{who}: the history lost its newest entry\nbefore: {self.line}\nnow: {seen.line}")
+        if self.keeps_order and [n for n in self.line if n in now] != [n for n in seen.line if n in known]:
+            raise Violation(f"{who}: the history has another order\nbefore: {self.line}\nnow: {seen.line}")
+        self.line = seen.line
+        self.snapshots = {name: state for name, state in self.snapshots.items() if name in now}
+        if self.keeps_order and seen.newest and self.snapshots.setdefault(seen.newest, new) != new:
+            raise Violation(
+                f"{who}: {seen.newest} has other rows than before\n{difference(self.snapshots[seen.newest], new)}"
+            )
+
+    def acknowledge(self, change: Change, who: str) -> None:
+        """The step ended well, so its change is there."""
+        lost = self.by_sequence and change.ids and all(self._raced(change, key) for key in change.ids)
+        if not change.landed and change.certain and not lost:
+            raise Violation(f"{who}: {change.text} was acknowledged and is not there")
+
+    def refuse(self, change: Change, who: str, error: BaseException) -> None:
+        """The step ended with an error that says that nothing of it is visible."""
+        if change.landed and not change.goes_back:
+            raise Violation(f"{who}: {change.text} is there, though it ended with {type(error).__name__}: {error}")
+        change.over = True
+
+    def check_read(self, rows: Iterable[Row], since: int, who: str) -> None:
+        """A read that began when `states[since]` was the newest gave one of the states from then on."""
+        found = state_of(rows, f"in a read of {who}")
+        if found not in self.states[since:]:
+            raise Violation(f"{who} read a state that was not\n{difference(self.states[since], found)}")
+
+    def check_snapshot(self, name: str, wanted: State, rows: Iterable[Row], who: str) -> None:
+        """A snapshot that was read later has the rows that it had."""
+        found = state_of(rows, f"in snapshot {name}")
+        if found != wanted:
+            raise Violation(f"{who}: {name} has other rows than it had\n{difference(wanted, found)}")
+
+
+def state_of(rows: Iterable[Row], where: str) -> State:
+    """Rows as a state. Violation where one comes twice."""
+    counts = Counter(rows)
+    twice = [row for row, count in counts.items() if count > 1]
+    if twice:
+        raise Violation(f"rows {twice} are there more than once {where}")
+    return frozenset(counts)
+
+
+def difference(wanted: State, found: State) -> str:
+    """What is missing and what is too much, for a message."""
+    return f"missing: {sorted(wanted - found)}\ntoo much: {sorted(found - wanted)}"
+
+
+def adding(rows: Sequence[Row]) -> Apply:
+    """Rows come to those that there are."""
+    return lambda state: state | frozenset(rows)
+
+
+def putting(rows: Sequence[Row]) -> Apply:
+    """Rows take the places of those with their ids."""
+    by_id = dict(rows)
+    return lambda state: frozenset({row for row in state if row[0] not in by_id} | {*by_id.items()})
+
+
+def removing(ids: Iterable[int]) -> Apply:
+    """Rows with these ids go."""
+    gone = frozenset(ids)
+    return lambda state: frozenset(row for row in state if row[0] not in gone)
+
+
+def replacing(rows: Sequence[Row], parts: Mapping[int, str] | None) -> Apply:
+    """Rows take the place of all, or of those in their partitions. `parts` gives the partition of an id's remainder."""
+    if parts is None:
+        return lambda state: frozenset(rows)
+    gone = {parts[row[0] % len(parts)] for row in rows}
+    return lambda state: frozenset({row for row in state if parts[row[0] % len(parts)] not in gone} | {*rows})

@@ -1,0 +1,68 @@
+"""Simulated Paimon tables: with a primary key or without, with fixed, dynamic or no buckets, with and without a
+compaction in the write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import ClassVar
+
+import lakebed
+from lakebed.kernel.files import Store
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+
+
+class PaimonSubject(Subject):
+    """A Paimon table. Its snapshot files, put if absent, are its commits."""
+
+    format = "paimon"
+    by_sequence = True
+    verbs: ClassVar[Verbs] = {
+        "writer": (
+            ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),
+            ("read", 1), ("rewrite", 1), ("expire", 1),
+        ),
+        "service": (("rewrite", 4), ("expire", 3), ("orphans", 1), ("tag", 2), ("untag", 1), ("rollback", 1)),
+        "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
+    }  # fmt: skip
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self.bucket = chance.choice(["1", "2", "-1"]) if self.keyed else "-1"
+        self.write_only = chance.random() < 0.4
+        self.producer = chance.choice(["none", "none", "input", "lookup"]) if self.keyed else "none"
+        self.kept = chance.choice(["1", "2", "1000"])
+
+    def create(self, store: Store) -> None:
+        """Create the table."""
+        options = {
+            "bucket": self.bucket, "write-only": str(self.write_only).lower(), "num-sorted-run.compaction-trigger": "2",
+            "file.format": "avro", "manifest.format": "avro", "metadata.stats-mode": "none",
+            "snapshot.num-retained.min": self.kept, "snapshot.num-retained.max": "1000",
+            "snapshot.time-retained": "1 h", "manifest.merge-min-count": "3", "num-levels": "3",
+        }  # fmt: skip
+        if self.keyed:
+            options |= {"changelog-producer": self.producer}
+            options |= {"dynamic-bucket.target-row-num": "3"} if self.bucket == "-1" else {}
+        else:
+            options |= {"compaction.min.file-num": "2"}
+        keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
+        lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], options)
+
+    def publishes(self, verb: str, path: str) -> bool:
+        """Snapshot files come by commits and go by rollbacks and expiries."""
+        return path.startswith("snapshot/snapshot-")
+
+    def rewrites(self, chance: random.Random) -> Options:
+        """A minor or a full compaction."""
+        return {"compact_strategy": chance.choice(["minor", "full"]), "write-only": "false"}
+
+    def expiries(self, chance: random.Random) -> Options:
+        """The newest few snapshots stay."""
+        kept = str(chance.randrange(1, 4))
+        few = {"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept}
+        return {**few, "snapshot.time-retained": "1 ms"}
+
+    def orphans(self) -> Sequence[Options]:
+        """Old files that no snapshot or tag names."""
+        return ({"lakebed.expire.what": "orphan-files"},)

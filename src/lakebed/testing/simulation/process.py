@@ -1,0 +1,277 @@
+"""An actor's process: it opens the table, runs its steps one after the other, dies where the schedule says, and starts
+again with what a restarted job knows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    LakebedError,
+    NotInHistoryError,
+    UsageError,
+)
+from lakebed.model.commit import CommitMessage
+from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.model import (
+    Apply,
+    Change,
+    Model,
+    Row,
+    Violation,
+    adding,
+    putting,
+    removing,
+    replacing,
+)
+from lakebed.testing.simulation.schedule import Step
+from lakebed.testing.simulation.store import SimulatedStore
+from lakebed.testing.simulation.subject import PARTS, Subject, rows_of
+from lakebed.testing.simulation.world import Running, World
+
+_KEYS = 6
+_AGAIN = 4
+"""How often a job that died or does not know starts again before it gives its commit up."""
+
+
+class Process:
+    """What one actor does. `change` is the change of rows that it is making, for the model."""
+
+    def __init__(
+        self, who: Running, world: World, number: int, subject: Subject, model: Model,
+        handle: Callable[[], SimulatedStore],
+    ) -> None:  # fmt: skip
+        self.who, self._world, self.number, self.subject, self.model, self._handle = (
+            who,
+            world,
+            number,
+            subject,
+            model,
+            handle,
+        )
+        self.name = who.actor.name
+        self.change: Change | None = None
+        self.outcomes: list[str] = []
+        self.chance = random.Random()
+        self._step, self._identifier, self._position = 0, 0, ""
+
+    def live(self) -> None:
+        """Run all steps."""
+        self._start()
+        for place, step in enumerate(self.who.actor.steps):
+            self._step, self.chance = place, random.Random(step.number)
+            self.who.hit.clear()
+            self.who.busy = True
+            outcome = self._ended(step)
+            self.outcomes.append(f"{self.name} {step.verb}:{step.number} {outcome}")
+            if self.change is not None:
+                self.model.end(self.change)
+            self.change, self.who.busy, self.who.alone = None, False, False
+
+    def _start(self) -> None:
+        while True:
+            self.store = self._handle()
+            try:
+                self.table = self.subject.open(self.store)
+                return
+            except (Crash, LakebedError):
+                if not self.who.hit:
+                    raise
+
+    def _alone(self) -> bool:
+        """Whether no other actor is in a step. From then on this one is not interrupted until its step has ended."""
+        self.who.alone = not any(one.busy for one in self._world.running if one is not self.who)
+        return self.who.alone
+
+    def _ended(self, step: Step) -> str:
+        """Run a step; how it ended."""
+        try:
+            getattr(self, step.verb)()
+        except Crash:
+            self._start()
+            return "killed"
+        except LakebedError as error:
+            self._judge(error)
+            return f"{type(error).__name__}: {error.what if hasattr(error, 'what') else error}"
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(f"{self.name}: {step.verb} raised {type(error).__name__}: {error}") from error
+        return "done"
+
+    def _judge(self, error: LakebedError) -> None:
+        """An error is one that may be, and tells the truth."""
+        if self.change is not None and not isinstance(error, CommitUnknownError):
+            self.model.refuse(self.change, self.name, error)
+        if not self.who.hit and not isinstance(error, CommitConflictError | NotInHistoryError | UsageError):
+            raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error
+
+    # ---- writes ----
+
+    def append(self) -> None:
+        """Rows that come to those that there are; by key where the table has one."""
+        if self.subject.keyed and not self.subject.appends_by_key:
+            self.upsert()
+            return
+        rows = self._rows()
+        self._write(rows, "append", self._adding(rows))
+
+    def upsert(self) -> None:
+        """Rows that take the place of others."""
+        if not self.subject.keyed:
+            self.append()
+            return
+        rows = self._rows()
+        self._write(rows, "upsert", putting(rows))
+
+    def delete(self) -> None:
+        """Rows go by their keys."""
+        if not self.subject.keyed:
+            self.append()
+            return
+        rows = self._rows()
+        self._write(rows, "delete", removing(key for key, _ in rows), certain=False)
+
+    def overwrite(self) -> None:
+        """Rows take the place of all, or of all in their partitions."""
+        rows = self._rows()
+        self._write(rows, "overwrite", replacing(rows, PARTS if self.subject.partitioned else None))
+
+    def two_phase(self) -> None:
+        """A commit under an identifier, done again after a death or an answer that did not come, as a stream does."""
+        rows = self._rows()
+        change = self._begin(f"two-phase write of {rows}", self._adding(rows), rows)
+        user, identifier = f"user of {self.name}", self._next_identifier()
+        writer = self.table.writer(user)
+        writer.write(self.subject.changes(rows))
+        messages = writer.prepare_commit()
+        commits: Mapping[int, Sequence[CommitMessage]] = {identifier: messages}
+        for turn in range(_AGAIN):
+            try:
+                if turn:
+                    self.table.writer(user).filter_and_commit(commits)
+                else:
+                    writer.commit(identifier, messages)
+            except Crash:
+                self._start()
+            except CommitUnknownError:
+                pass
+            else:
+                self.model.acknowledge(change, self.name)
+                return
+        if self.chance.random() < 0.5:
+            self.table.writer(user).abort(messages)
+
+    def prepare_and_abort(self) -> None:
+        """A write that is given up, before its commit or after it: a commit that stands stays whole."""
+        rows = self._rows()
+        change = self._begin(f"aborted write of {rows}", self._adding(rows), rows)
+        user, identifier = f"user of {self.name}", self._next_identifier()
+        writer = self.table.writer(user)
+        writer.write(self.subject.changes(rows))
+        messages = writer.prepare_commit()
+        if self.chance.random() < 0.5:
+            writer.commit(identifier, messages)
+            self.model.acknowledge(change, self.name)
+            self.model.end(change)
+            self.change = None
+        self.table.writer(user).abort(messages)
+
+    def _write(self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True) -> None:
+        change = self._begin(f"{mode} of {rows}", apply, rows, certain)
+        self.table.write(self.subject.data(rows), mode, self.subject.write_options)
+        self.model.acknowledge(change, self.name)
+
+    def _begin(self, text: str, apply: Apply, rows: Sequence[Row] = (), certain: bool = True) -> Change:
+        ids = frozenset(key for key, _ in rows)
+        self.change = self.model.begin(Change(text, apply, ids, certain=certain))
+        return self.change
+
+    def _adding(self, rows: Sequence[Row]) -> Apply:
+        return putting(rows) if self.subject.keyed else adding(rows)
+
+    def _rows(self) -> list[Row]:
+        first = self.number * 100_000 + self._step * 1000
+        keys = self.chance.sample(range(_KEYS), self.chance.randrange(1, 4))
+        if not self.subject.keyed:
+            return [(first + n, first + n) for n in range(len(keys))]
+        return [(key, first + n) for n, key in enumerate(keys)]
+
+    def _next_identifier(self) -> int:
+        self._identifier += 1
+        return self._identifier
+
+    # ---- reads ----
+
+    def read(self) -> None:
+        """The newest rows."""
+        since = len(self.model.states) - 1
+        self.model.check_read(rows_of(self.table.read(["id", "v"])), since, self.name)
+
+    def read_old(self) -> None:
+        """The rows of a snapshot that the table has."""
+        known = dict(self.model.snapshots)
+        if known:
+            name = self.chance.choice([*known])
+            wanted = known[name]
+            rows = rows_of(self.table.read(["id", "v"], as_of=self.subject.position(name)))
+            if self.model.snapshots.get(name, wanted) == wanted:
+                self.model.check_snapshot(name, wanted, rows, self.name)
+
+    def read_tag(self) -> None:
+        """The rows of a tag."""
+        known = dict(self.model.tags)
+        if known:
+            name = self.chance.choice([*known])
+            rows = rows_of(self.table.read(["id", "v"], as_of=f"tag:{name}"))
+            self.model.check_snapshot(f"tag {name}", known[name], rows, self.name)
+
+    # ---- upkeep ----
+
+    def rewrite(self) -> None:
+        """A compaction or another rewrite: no row changes."""
+        self.table.rewrite(options=self.subject.rewrites(self.chance))
+
+    def expire(self) -> None:
+        """Old snapshots go."""
+        self.table.expire(options=self.subject.expiries(self.chance))
+
+    def orphans(self) -> None:
+        """What failed writes left goes, where it is old enough."""
+        for options in self.subject.orphans():
+            self.table.expire(options=options)
+
+    def failed_writes(self) -> None:
+        """Writes that died are taken back."""
+        self.table.expire(options={"lakebed.expire.what": "failed-writes"})
+
+    def archive(self) -> None:
+        """Old instants move to the archive."""
+        self.table.archive(options=self.subject.archives(self.chance))
+
+    def tag(self) -> None:
+        """A snapshot gets a name."""
+        known = dict(self.model.snapshots)
+        if not known:
+            return
+        name, snapshot = f"t{self.number}-{self._step}", self.chance.choice([*known])
+        self.table.tag(name, self.subject.position(snapshot))
+        if self.model.snapshots.get(snapshot) == known[snapshot]:
+            self.model.tags[name] = known[snapshot]
+
+    def untag(self) -> None:
+        """A tag goes."""
+        if self.model.tags:
+            name = self.chance.choice([*self.model.tags])
+            del self.model.tags[name]
+            self.table.delete_tag(name)
+
+    def rollback(self) -> None:
+        """The table goes back to a snapshot that it has, while nobody else is at work: the writers were stopped."""
+        known = dict(self.model.snapshots)
+        if known and self._alone():
+            name = self.chance.choice([*known])
+            self.change = Change(f"rollback to {name}", lambda state: state, certain=False, goes_back=True)
+            self.table.rollback(self.subject.position(name))

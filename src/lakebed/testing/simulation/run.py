@@ -1,0 +1,175 @@
+"""Run one schedule: create the table, let all actors live, then recover, clean up and look at everything once more."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from lakebed.errors import LakebedError
+from lakebed.kernel.files import Store
+from lakebed.testing.simulation.environment import simulated
+from lakebed.testing.simulation.hudi import HudiSubject
+from lakebed.testing.simulation.iceberg import IcebergSubject
+from lakebed.testing.simulation.memory import MemoryStore
+from lakebed.testing.simulation.model import Model, Violation
+from lakebed.testing.simulation.paimon import PaimonSubject
+from lakebed.testing.simulation.process import Process
+from lakebed.testing.simulation.schedule import Actor, Schedule, Step, StoreKind, draw
+from lakebed.testing.simulation.store import SimulatedStore
+from lakebed.testing.simulation.subject import Subject, rows_of
+from lakebed.testing.simulation.world import Running, Stuck, World
+
+SUBJECTS: dict[str, type[Subject]] = {
+    "hudi": HudiSubject,
+    "paimon": PaimonSubject,
+    "iceberg": IcebergSubject,
+}
+_LATER = 10 * 86_400.0
+_LATE_SECONDS = 30.0
+_runs = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a run ended. `failure` is "" where all promises held; `trace` has a line for each storage call."""
+
+    schedule: Schedule
+    failure: str
+    trace: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    faults: int
+    """How many faults struck."""
+    details: str = ""
+    """The traceback of the failure."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the trace: two runs of a schedule have the same."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+
+class Run:
+    """One schedule at work."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, self.world = schedule, World(schedule)
+        self.subject = SUBJECTS[schedule.format](random.Random(f"subject {schedule.format} {schedule.seed}"))
+        self.model = Model(self.subject.by_sequence, self.subject.keeps_all, self.subject.keeps_order)
+        late = _LATE_SECONDS if schedule.store is StoreKind.LATE else 0.0
+        location = f"s3://simulated/{next(_runs):09d}/db.db/t"
+        self.real = MemoryStore(location, lambda: self.world.time, late)
+        self.processes: dict[str, Process] = {}
+        self.made: dict[str, str] = {}
+        """The data files by the change that made them, for the check of what is left."""
+
+    def report(self) -> Report:
+        """Run it."""
+        failure = details = ""
+        with simulated(self.world, self._store_of):
+            try:
+                self._all()
+            except (Violation, Stuck) as error:
+                failure, details = str(error), traceback.format_exc()
+            except Exception as error:  # noqa: BLE001 - a fault of the code under test, or of the simulation
+                failure, details = f"{type(error).__name__}: {error}", traceback.format_exc()
+        outcomes = tuple(line for one in self.processes.values() for line in one.outcomes)
+        return Report(self.schedule, failure, tuple(self.world.trace), outcomes, self.world.faults, details)
+
+    def _all(self) -> None:
+        self.subject.create(self.real)
+        self.world.run({actor.name: self._life(number) for number, actor in enumerate(self.schedule.actors, 1)})
+        self.world.time += _LATER
+        self._recover()
+
+    def _life(self, number: int) -> Callable[[], None]:
+        def live() -> None:
+            who = self.world.running[number - 1]
+            process = Process(who, self.world, number, self.subject, self.model, lambda: self._handle(who))
+            self.processes[who.actor.name] = process
+            process.live()
+
+        return live
+
+    def _handle(self, who: Running) -> SimulatedStore:
+        return SimulatedStore(self.world, who, self.real, self._changed)
+
+    def _store_of(self, location: str) -> Store:
+        """The store of a location below the table's, for whoever runs."""
+        inner = location.removeprefix(self.real.location).strip("/")
+        who = self.world.current
+        if who is None or who.actor.name not in self.processes:
+            return self.real
+        return self.processes[who.actor.name].store.at(inner)
+
+    def _changed(self, who: Running, verb: str, path: str) -> None:
+        process = self.processes[who.actor.name]
+        change = process.change
+        if self.subject.is_data(path) and verb in ("close", "create", "write", "put"):
+            self.made[path] = who.actor.name
+        if self.subject.publishes(verb, path):
+            running, self.world.current = self.world.current, None
+            try:
+                self.model.publish(self.subject.see(self.real), change, who.actor.name)
+            except LakebedError as error:
+                text = f"the newest rows can't be read after {who.actor.name}'s {verb} of {path}: {error}"
+                raise Violation(text) from error
+            finally:
+                self.world.current = running
+
+    # ---- the end ----
+
+    def _recover(self) -> None:
+        """A run without faults cleans up. Then the rows are those of the model, in every snapshot and tag that is
+        left; no clean-up finds more; and the table takes another write."""
+        subject, model = self.subject, self.model
+        table = subject.open(self.real)
+        model.check_snapshot("the newest state", model.now, rows_of(table.read(["id", "v"])), "the end")
+        for options in subject.orphans():
+            table.expire(options=options)
+        for options in subject.orphans():
+            left = table.expire(options=options).deleted_files
+            if left:
+                raise Violation(f"a second clean-up removed {left} more")
+        mode = "append" if subject.appends_by_key or not subject.keyed else "upsert"
+        table.write(subject.data([(0, 1)]), mode, subject.write_options)
+        self._all_kept()
+
+    def _all_kept(self) -> None:
+        subject, model = self.subject, self.model
+        table = subject.open(self.real)
+        for instant in table.history():
+            wanted = model.snapshots.get(instant.time)
+            if wanted is not None and instant.state == "completed":
+                try:
+                    rows = rows_of(table.read(["id", "v"], as_of=subject.position(instant.time)))
+                except LakebedError as error:
+                    raise Violation(f"snapshot {instant.time} is in the history and can't be read: {error}") from error
+                model.check_snapshot(instant.time, wanted, rows, "the end")
+        for name, wanted in model.tags.items():
+            rows = rows_of(table.read(["id", "v"], as_of=f"tag:{name}"))
+            model.check_snapshot(f"tag {name}", wanted, rows, "the end")
+
+
+def simulate(schedule: Schedule) -> Report:
+    """Run a schedule. The same one always gives the same report."""
+    _load(schedule.format)
+    return Run(schedule).report()
+
+
+@cache
+def _load(format: str) -> None:
+    """Run every verb once, so that no later run imports a module: some draw random bytes when they are imported."""
+    verbs = {name: None for role in SUBJECTS[format].verbs.values() for name, _ in role}
+    for seed in range(2):
+        actor = Actor("first", tuple(Step(verb, number) for number, verb in enumerate([*verbs, *verbs])))
+        Run(Schedule(format, seed, StoreKind.OBJECTS, False, (actor,))).report()
+
+
+def drawn(format: str, seed: int, late: bool = False) -> Schedule:
+    """The schedule of a seed."""
+    return draw(format, SUBJECTS[format].verbs, seed, late)

@@ -1,0 +1,116 @@
+"""What a format's table needs to be simulated. Each format has one: `paimon.py`, `iceberg.py`, `hudi.py`."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+import lakebed
+from lakebed.kernel.files import Store
+from lakebed.testing.simulation.model import Row, Seen
+from lakebed.verbs.table import Table
+
+PARTS: Mapping[int, str] = {0: "a", 1: "b"}
+"""The partition of an id by its remainder: rows of an id are always in one partition."""
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.string()), pa.field("v", pa.int64())])
+Options = Mapping[str, object]
+Verbs = Mapping[str, Sequence[tuple[str, int]]]
+
+
+class Subject(ABC):
+    """One table. Its layout and options come from a seed."""
+
+    format: ClassVar[str]
+    verbs: ClassVar[Verbs]
+    """The verbs of each role, the writer's first, each with its weight. They are methods of `Process`."""
+
+    appends_by_key: ClassVar[bool] = True
+    """Whether rows that are appended to a table with a key replace those of their keys."""
+    by_sequence: ClassVar[bool] = False
+    """Whether of two writes at once either may win a row (`Model.by_sequence`)."""
+
+    keeps_all: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = True
+    """What the history promises (`Model`)."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.keyed = chance.random() < 0.7
+        """Whether rows are replaced by their key."""
+        self.partitioned = chance.random() < 0.4
+
+    @property
+    def write_options(self) -> Options:
+        """Options of writes, beside those of the table."""
+        return {}
+
+    @property
+    def open_options(self) -> Options:
+        """Options that the table is opened with."""
+        return {}
+
+    @abstractmethod
+    def create(self, store: Store) -> None:
+        """Create the table."""
+
+    @abstractmethod
+    def publishes(self, verb: str, path: str) -> bool:
+        """Whether a change of this file makes another state of the table visible."""
+
+    @abstractmethod
+    def rewrites(self, chance: random.Random) -> Options:
+        """Options of one rewrite."""
+
+    @abstractmethod
+    def expiries(self, chance: random.Random) -> Options:
+        """Options of one expiry, which keeps little."""
+
+    @abstractmethod
+    def orphans(self) -> Sequence[Options]:
+        """Options of the expiries that remove what failed writes left: one after the other."""
+
+    def is_data(self, path: str) -> bool:
+        """Whether a file holds rows."""
+        return path.endswith((".parquet", ".orc", ".avro")) and "/manifest" not in f"/{path}"
+
+    def position(self, name: str) -> Any:
+        """A snapshot's name as `as_of` takes it."""
+        return int(name)
+
+    def archives(self, chance: random.Random) -> Options:
+        """Options of one archival."""
+        return {}
+
+    def open(self, store: Store) -> Table:
+        """Open the table."""
+        return lakebed.open(store, self.open_options)
+
+    def see(self, store: Store) -> Seen:
+        """The table as it is."""
+        table = self.open(store)
+        line = tuple(one.time for one in table.history() if one.state == "completed")
+        newest = table.newest()
+        return Seen(rows_of(table.read(["id", "v"])), newest.time if newest else "", line)
+
+    def changes(self, rows: Sequence[Row]) -> pa.Table:
+        """Rows that replace those of their keys, for a two-phase write."""
+        data = self.data(rows)
+        if not self.keyed or self.appends_by_key:
+            return data
+        return data.append_column("_row_kind", pa.array(["+U"] * len(rows), pa.string()))
+
+    def data(self, rows: Sequence[Row]) -> pa.Table:
+        """Rows as Arrow data."""
+        columns: Sequence[Any] = (
+            [key for key, _ in rows], [PARTS[key % len(PARTS)] for key, _ in rows], [value for _, value in rows],
+        )  # fmt: skip
+        return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def rows_of(reader: pa.RecordBatchReader) -> list[Row]:
+    """The ids and values of rows."""
+    table = reader.read_all()
+    return [*zip(table["id"].to_pylist(), table["v"].to_pylist(), strict=True)]

@@ -1,0 +1,176 @@
+"""The world of a simulated run: its time, who runs, and what was called. One actor runs at a time.
+
+Each actor is a thread that waits for the baton at each storage call and at each pause. Whoever has it decides by the
+schedule who gets it next, so a run has no chance of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lakebed.testing.simulation.schedule import Actor, Fault, Kind, Schedule, Switch
+
+START = 1_800_000_000.0
+"""When every run begins, in seconds since 1970."""
+_STUCK_SECONDS = 60.0
+_FAST, _SLOW = 0.004, 240.0
+_STALE = 7200.0
+
+
+class Stuck(Exception):
+    """No actor goes on: one waits for something outside the simulation, or they wait for each other."""
+
+
+@dataclass(eq=False)
+class Running:
+    """An actor that runs: its thread's baton, how many calls it has made, and when it goes on (world's time)."""
+
+    actor: Actor
+    act: Callable[[], None]
+    switches: dict[int, Switch]
+    faults: dict[int, Fault]
+    baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    calls: int = 0
+    wakes: float = 0.0
+    ended: bool = False
+    ahead: float = 0.0
+    busy: bool = False
+    """Whether it is in a step."""
+    alone: bool = False
+    """Whether it goes on without interruption."""
+    hit: list[str] = field(default_factory=list)
+    """The faults that have struck it since it was last emptied."""
+
+
+class World:
+    """Everything that a run shares. `trace` has a line for each storage call, in order."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.chance = random.Random(f"world {schedule.format} {schedule.seed}")
+        self.names = random.Random(f"names {schedule.format} {schedule.seed}")
+        self.time = START
+        self.trace: list[str] = []
+        self.faults = 0
+        self.running: list[Running] = []
+        self.current: Running | None = None
+        self._over = threading.Semaphore(0)
+        self._failure: BaseException | None = None
+
+    # ---- what the code under test asks instead of the machine ----
+
+    def now(self) -> float:
+        """Seconds since 1970 by the clock of whoever runs."""
+        if self.current is None:
+            return self.time
+        about = self.current
+        return self.time + about.actor.ahead + about.ahead + (self.time - START) * about.actor.drift
+
+    def steady(self) -> float:
+        """Seconds that never go back."""
+        return self.time - START
+
+    def pause(self, seconds: float) -> None:
+        """Whoever runs waits; others go on meanwhile. A wait may last longer than it was asked for."""
+        longer = self.chance.choice([1.0, 1.0, 1.5, 20.0])
+        self._rest(seconds * longer)
+
+    def random_bytes(self, count: int) -> bytes:
+        """Bytes for names and tokens."""
+        return self.names.randbytes(count)
+
+    # ---- the baton ----
+
+    def run(self, acts: dict[str, Callable[[], None]]) -> None:
+        """Run all actors of the schedule to their end, each with its function. Raises what one of them raised."""
+        schedule = self.schedule
+        for actor in schedule.actors:
+            switches = {one.call: one for one in schedule.switches if one.actor == actor.name}
+            faults = {one.call: one for one in schedule.faults if one.actor == actor.name}
+            self.running.append(Running(actor, acts[actor.name], switches, faults))
+        if not self.running:
+            return
+        threads = [
+            threading.Thread(target=self._begin, args=(one,), name=f"lakebed {one.actor.name}", daemon=True)
+            for one in self.running
+        ]
+        for thread in threads:
+            thread.start()
+        self._pass_to(self.running[0])
+        if not self._over.acquire(timeout=_STUCK_SECONDS * 10):
+            raise Stuck("the run does not end")
+        self.current = None
+        if self._failure is not None:
+            raise self._failure
+
+    def call(self, who: Running, verb: str, path: str) -> Fault | None:
+        """An actor is about to make a storage call: others may go first. The fault of this call, if it has one."""
+        who.calls += 1
+        number = who.calls
+        if (switch := who.switches.get(number)) is not None and not who.alone:
+            others = [one for one in self.running if not one.ended and one.wakes <= self.time]
+            self._hand_over(who, others[switch.to % len(others)] if others else who)
+        self.time += self.chance.expovariate(1 / _FAST)
+        fault = who.faults.get(number)
+        if fault is not None:
+            self.faults += 1
+            who.hit.append(fault.kind)
+            if fault.kind is Kind.JUMP:
+                who.ahead = self.chance.choice([-1, 1]) * self.chance.uniform(0, _STALE)
+            elif fault.kind is Kind.DELAY:
+                self._rest(self.chance.uniform(1, _SLOW))
+        self.trace.append(f"{len(self.trace) + 1} {who.actor.name} {verb} {path}{f' [{fault.kind}]' if fault else ''}")
+        return fault
+
+    def _begin(self, who: Running) -> None:
+        try:
+            self._wait_for_baton(who)
+            if self._failure is None:
+                who.act()
+        except BaseException as failure:  # noqa: BLE001 - the caller of `run` gets it
+            self._failure = self._failure or failure
+        who.ended = True
+        self._next(who)
+
+    def _rest(self, seconds: float) -> None:
+        who = self.current
+        if who is None:
+            self.time += seconds
+            return
+        who.wakes = self.time + seconds
+        self._next(who)
+
+    def _next(self, who: Running) -> None:
+        """Give the baton to the first who can go on; time passes where nobody can yet."""
+        alive = [one for one in self.running if not one.ended]
+        if who.alone and not who.ended:
+            alive = [who]
+        if not alive:
+            self._over.release()
+            return
+        first = min(alive, key=lambda one: max(one.wakes, self.time))
+        self.time = max(self.time, first.wakes)
+        self._hand_over(who, first)
+
+    def _hand_over(self, who: Running, to: Running) -> None:
+        if who is to:
+            self.current = who
+            return
+        self._pass_to(to)
+        if not who.ended:
+            self._wait_for_baton(who)
+
+    def _pass_to(self, to: Running) -> None:
+        self.current = to
+        to.baton.release()
+
+    def _wait_for_baton(self, who: Running) -> None:
+        if not who.baton.acquire(timeout=_STUCK_SECONDS):
+            self._failure = self._failure or Stuck(f"{who.actor.name} waits in vain")
+            self._over.release()
+            raise Stuck(f"{who.actor.name} waits in vain")
+        if self._failure is not None and not isinstance(self._failure, Stuck):
+            raise self._failure

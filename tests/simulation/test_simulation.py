@@ -1,0 +1,48 @@
+"""Tables of many seeds keep their promises while processes die, calls fail and clocks jump. A seed always runs the same
+way, a failure shrinks, and tables that break a promise are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lakebed.testing.simulation import Report, Schedule, drawn, simulate
+from lakebed.testing.simulation.run import SUBJECTS
+
+SEEDS = {"paimon": 50, "iceberg": 40}
+"""How many seeds of each format run here. `./run simulate` runs any number."""
+BLOCK = 10
+
+
+def failures(reports: list[Report]) -> str:
+    return "\n\n".join(f"{one.schedule}\n{one.failure}" for one in reports if one.failure)
+
+
+@pytest.mark.parametrize(
+    ("format", "first"), [(name, first) for name, count in SEEDS.items() for first in range(0, count, BLOCK)]
+)
+def test_every_promise_holds(format: str, first: int) -> None:
+    reports = [simulate(drawn(format, seed)) for seed in range(first, first + BLOCK)]
+    assert not failures(reports)
+    assert any("done" in line for one in reports for line in one.outcomes)
+
+
+def test_a_seed_runs_the_same_way_in_every_process() -> None:
+    seeds = [(format, seed) for format in SUBJECTS for seed in (200, 201)]
+    code = (
+        "import json; from lakebed.testing.simulation import drawn, simulate; "
+        f"print(json.dumps([simulate(drawn(*seed)).digest for seed in {seeds}]))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "17"}
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(other.stdout) == [simulate(drawn(*seed)).digest for seed in seeds]
+
+
+def test_a_schedule_is_a_line_of_json() -> None:
+    schedule = drawn("paimon", 5)
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert simulate(schedule).digest == simulate(Schedule.from_json(schedule.to_json())).digest
