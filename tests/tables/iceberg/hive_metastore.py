@@ -13,6 +13,7 @@ from hive_metastore.ThriftHiveMetastore import Processor
 from hive_metastore.ttypes import (
     AlreadyExistsException,
     Database,
+    InvalidOperationException,
     LockResponse,
     LockState,
     MetaException,
@@ -28,7 +29,8 @@ class Metastore:
     """What the metastore holds: an exclusive lock a table, as Hive grants it.
 
     `lock_states` are what the next questions for a lock are answered with instead. `refuse_changes` and
-    `fail_after_changes` make alter_table fail, before and after it is carried out; `fail_unlock` the release.
+    `fail_after_changes` make alter_table fail, before and after it is carried out; `fail_unlock` the release. With
+    `compares_columns`, columns keep their places, as Hive has it by default.
     """
 
     def __init__(self, warehouse: Path) -> None:
@@ -38,6 +40,7 @@ class Metastore:
         self.locks: dict[int, tuple[str, str]] = {}
         self.lock_states: list[int] = []
         self.refuse_changes = self.fail_after_changes = self.fail_unlock = False
+        self.compares_columns = False
         self.url = ""
         self._numbers = itertools.count(1)
         self._turn = threading.Lock()
@@ -53,6 +56,16 @@ class Metastore:
             raise NoSuchObjectException(message=name)
         return self.databases[name]
 
+    def _refuse_moved_columns(self, new: Table) -> None:
+        """What Hive answers by default where a column has a type that the one at its place cannot become."""
+        old = self.tables[new.dbName, new.tableName].sd.cols
+        wrong = [column.name for column, before in zip(new.sd.cols, old, strict=False) if column.type != before.type]
+        if wrong:
+            raise InvalidOperationException(
+                message="The following columns have types incompatible with the existing columns in their respective "
+                f"positions :\n{','.join(wrong)}"
+            )
+
     def create_table(self, tbl: Table) -> None:
         if (tbl.dbName, tbl.tableName) in self.tables:
             raise AlreadyExistsException(message=tbl.tableName)
@@ -67,6 +80,8 @@ class Metastore:
         if self.refuse_changes:
             raise MetaException(message="no changes now")
         assert (dbname, tbl_name) in self.locks.values(), "a change without the table's lock"
+        if self.compares_columns:
+            self._refuse_moved_columns(new_tbl)
         self.tables[dbname, tbl_name] = new_tbl
         if self.fail_after_changes:
             raise MetaException(message="the database behind is gone")

@@ -6,9 +6,11 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hive_metastore.ttypes import LockState
 
+import lakebed
 from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.commit import Outcome
@@ -147,6 +149,19 @@ def test_a_swap_that_the_metastore_does_not_make(hive: Metastore) -> None:
     hive.refuse_changes = False
     assert {path.suffix for path in files(table) - before} == {".parquet", ".avro", ".json"}
     assert ids(table) == [1] and not hive.locks
+
+
+def test_a_metastore_that_lets_no_column_go(hive: Metastore) -> None:
+    """By default Hive compares columns by their position. Its answer is certain, and says what to set."""
+    hive.compares_columns = True
+    table = started(hive)
+    table.alter([lakebed.add_column("a", pa.string()), lakebed.add_column("b", pa.date32())])
+    before = files(table)
+    with pytest.raises(StorageError, match=r"positions.*nb'.*disallow\.incompatible\.col\.type\.changes"):
+        table.alter(lakebed.drop_column("a"))
+    assert files(table) == before and not hive.locks
+    table.alter(lakebed.drop_column("b"))
+    assert table.schema.names[-1] == "a"
 
 
 @pytest.mark.slow

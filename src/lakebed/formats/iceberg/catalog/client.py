@@ -165,6 +165,13 @@ def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
 def catalog_error(error: Exception, catalog: str) -> StorageError:
     """The error for the failure of a catalog, with what to do about it."""
     status = status_of(error)
+    if _metastore_refused(error):
+        by_position = "Set hive.metastore.disallow.incompatible.col.type.changes to false in the metastore"
+        return StorageError(
+            f"the catalog {catalog!r} refused",
+            why=first_line(error),
+            todo=by_position if "incompatible" in str(error) else "Look in its log for the reason",
+        )
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError)) or status in (
         401,
         403,
@@ -191,10 +198,15 @@ def catalog_error(error: Exception, catalog: str) -> StorageError:
 
 def published_nothing(error: Exception) -> bool:
     """Whether a failed commit certainly changed nothing, because the catalog answered that it refused."""
-    if isinstance(error, NotImplementedError):
+    if isinstance(error, NotImplementedError) or _metastore_refused(error):
         return True
     status = status_of(error)
     return status is not None and status < 500 and status not in _UNSURE
+
+
+def _metastore_refused(error: Exception) -> bool:
+    """Whether a Hive metastore answered that a change is not allowed. Its client is only imported where it is used."""
+    return type(error).__module__.startswith("hive_metastore.") and type(error).__name__ == "InvalidOperationException"
 
 
 def status_of(error: Exception) -> int | None:
