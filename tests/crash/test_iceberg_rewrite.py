@@ -13,10 +13,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 import lakebed
-from lakebed.errors import CommitUnknownError, LakebedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
-from lakebed.testing.faults import Kind, check_crash_safety, crash_points
+from lakebed.testing.faults import Fault, FaultyStore, Kind, check_crash_safety, crash_points
 from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "part", StringType()))
@@ -70,8 +70,9 @@ def rewrite(**more: Any) -> Callable[[Store], None]:
         ({}, KINDS),
         ({"lakebed.rewrite.concat-min-row-group-bytes": 1}, (Kind.CRASH_TORN,)),
         ({"sort-order": "id"}, (Kind.CRASH_AFTER,)),
+        ({"lakebed.rewrite.payback-reads": 1000}, (Kind.CRASH_TORN, Kind.CRASH_AFTER, Kind.UNKNOWN_AFTER)),
     ],
-    ids=["encoded", "joined", "sorted"],
+    ids=["encoded", "joined", "sorted", "payback"],
 )
 def test_every_failure_leaves_the_old_or_the_new(
     copies: Callable[[], Store], more: dict[str, Any], kinds: tuple[Kind, ...]
@@ -124,3 +125,38 @@ def test_a_store_that_refuses_leaves_no_data_file_behind(copies: Callable[[], St
         if isinstance(point.error, LakebedError) and not isinstance(point.error, CommitUnknownError):
             there = {path.name for path in (tmp_path / "table" / "data").rglob("*.parquet")}
             assert there == data or len(observe(point.store)[1]) > 3, str(point)
+
+
+RIVALS: dict[str, Callable[[Lake], None]] = {
+    "append": lambda made: made.append([{"id": 1, "part": "a"}], ("a",)),
+    "same deletes": lambda made: made.delete_positions({made.tasks[0].data.path: [1, 2]}),
+    "another file's deletes": lambda made: made.delete_positions({made.tasks[-1].data.path: [0]}),
+    "the same rewrite": lambda made: rewrite(**PAYBACK)(open_store(made.folder)),
+}
+PAYBACK = {"lakebed.rewrite.payback-reads": 1000}
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_a_second_writer_beside_a_rewrite_by_payback(copies: Callable[[], Store], rival: str) -> None:
+    """Just before the commit, another writer changes the table: its rows and deletes stay, whoever wins."""
+    whole = FaultyStore(copies())
+    rewrite(**PAYBACK)(whole)
+    (at,) = [n for n, call in enumerate(whole.changes, 1) if call.verb == "put_if_absent"]
+    alone = copies()
+    RIVALS[rival](Lake.at(alone.location))
+    wanted, _ = observe(alone)
+
+    def interfere(store: Store) -> None:
+        RIVALS[rival](Lake.at(store.location))
+
+    store = FaultyStore(copies(), Fault(at, Kind.EXISTS, rival=interfere))
+    conflict = False
+    try:
+        rewrite(**PAYBACK)(store)
+    except CommitConflictError:
+        conflict = True
+    assert conflict is (rival in ("same deletes", "the same rewrite"))
+    ids, actions = observe(store.real)
+    assert ids == wanted and actions.count("replace") == (rival != "same deletes")
+    rewrite(**PAYBACK)(store.real)
+    assert observe(store.real)[0] == wanted
