@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakebed.formats import migrate, register, snapshot
     from lakebed.formats import open_catalog as catalog
     from lakebed.formats import open_table as open
+    from lakebed.formats.query import query as sql
     from lakebed.kernel.engine import LocalEngine
     from lakebed.kernel.shared_engine import together
     from lakebed.model.alter import (
@@ -50,7 +51,8 @@ __all__ = [
     "LocalEngine", "Table", "add_column", "add_partition_field", "catalog", "create", "drop_column",
     "drop_partition_field", "errors", "example", "migrate", "move_column", "open", "register", "remove_option",
     "rename_column", "rename_partition_field", "replace_partition_field", "set_comment", "set_default",
-    "set_identifier_fields", "set_nullable", "set_option", "set_sort_order", "snapshot", "tables", "together", "widen",
+    "set_identifier_fields", "set_nullable", "set_option", "set_sort_order", "snapshot", "sql", "tables", "together",
+    "widen",
 ]  # fmt: skip
 __version__ = VERSION
 
@@ -64,6 +66,7 @@ _PLACES = {
     "open": "formats:open_table",
     "register": "formats",
     "snapshot": "formats",
+    "sql": "formats.query:query",
     "tables": "formats:find_tables",
     "together": "kernel.shared_engine",
 }

@@ -21,6 +21,8 @@ from lakebed.cli.archive import archive
 from lakebed.cli.branch import branch
 from lakebed.cli.cherry_pick import cherry_pick, publish
 from lakebed.cli.demo import demo
+from lakebed.cli.described import describe, files, partitions, schema
+from lakebed.cli.doctor import doctor
 from lakebed.cli.expire import expire
 from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
@@ -34,6 +36,7 @@ from lakebed.cli.rewrite import rewrite
 from lakebed.cli.rewrite_table_path import rewrite_table_path
 from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
+from lakebed.cli.sql import sql
 from lakebed.cli.statistics import compute_partition_stats, compute_table_stats
 from lakebed.cli.tag import tag
 from lakebed.errors import LakebedError, ReadWarning, first_line
@@ -54,6 +57,11 @@ for command in (
     demo,
     run,
     read,
+    sql,
+    describe,
+    schema,
+    files,
+    partitions,
     metadata,
     history,
     inspect,
@@ -76,6 +84,7 @@ for command in (
     cherry_pick,
     publish,
     mark_partition_done,
+    doctor,
 ):
     app.command()(command)
 

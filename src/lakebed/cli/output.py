@@ -26,8 +26,8 @@ class Stopped(Exception):
 
 
 def stdout() -> Console:
-    """The console for results. Without a terminal it is wide, so that nothing is cut off."""
-    return Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True, no_color=True)
+    """The console for results. Without a terminal it is so wide that nothing is wrapped."""
+    return Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=1 << 20, soft_wrap=True, no_color=True)
 
 
 def log(text: str) -> None:
@@ -134,6 +134,11 @@ def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]], right: Itera
     for row in rows:
         grid.add_row(*(Text(text_of(value)) for value in row))
     stdout().print(grid)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: "1 row", "2 rows"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def parse_options(given: Sequence[str]) -> dict[str, object]:

@@ -30,6 +30,9 @@ class Rows(ABC):
     unknown_to_format: ClassVar[Mapping[str, str]] = {}
     """Verbs that the format itself does not have, each with what to do instead. They are refused with that advice."""
 
+    meta_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns that the format adds before the table's own (Hudi)."""
+
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         self.store, self.options = store, Settings(options)
 

@@ -56,6 +56,7 @@ class HudiTable(Table):
 
     format: ClassVar[str] = "hudi"
     history_holds: ClassVar[str] = "instants"
+    meta_columns: ClassVar[tuple[str, ...]] = META_COLUMNS
     own_folder: ClassVar[str] = f"{HOODIE}/.lakebed"
     unknown_to_format: ClassVar[Mapping[str, str]] = {
         "relocation": "Its paths are relative: open it where it lies",
