@@ -7,8 +7,11 @@ on one more golden table (all but those of `tests.golden.DAILY`).
 """
 
 import gc
+import importlib
 import os
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -19,6 +22,7 @@ from xdist.workermanage import WorkerController
 from tests.golden import DAILY, names
 from tests.objectstore.server import StoreServer
 
+HERE = Path(__file__).parent
 SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
 INTEROP = "tests/interop/"
@@ -48,16 +52,31 @@ hypothesis.settings.load_profile("any-machine")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Keep what is there after collection, half a million objects, out of the garbage collector's sight: each of its
     full runs would look through all of them, hundreds of times."""
     gc.disable()
     try:
+        import_own_share(session.config)
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def import_own_share(config: pytest.Config) -> None:
+    """Import the test modules of which this worker is to be the first: in a fresh clone each worker compiles a share,
+    and not all of them all. Collection tells what is wrong with a module."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers < 2 or config.args != config.getini("testpaths"):
+        return
+    own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    left_out = {Path(path).absolute() for path in config.getoption("ignore") or ()}
+    modules = [file for file in sorted(HERE.rglob("test_*.py")) if not left_out & {file, *file.parents}]
+    for file in modules[own::workers]:
+        with suppress(Exception):
+            importlib.import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
 
 
 @pytest.fixture(scope="session")
