@@ -11,12 +11,35 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from tests.tables.iceberg.lake import Lake
 
 HEAVY = {
     "altair", "boto3", "botocore", "cryptography", "datafusion", "pandas", "pyarrow.dataset", "pydantic", "pyiceberg",
     "pyspark", "rich", "sqlglot", "typer",
 }  # fmt: skip
 """Packages that none of the jobs below needs."""
+OF_ICEBERG = HEAVY - {"pyiceberg", "pydantic"} | {"pyiceberg.table", "pyparsing", "strictyaml"}
+"""Packages that no small job on an Iceberg table needs. `pyiceberg.table` loads most of pyiceberg with it."""
+ICEBERG_JOBS = {
+    "rollback": (
+        "lakebed.open(sys.argv[1]).rollback(lakebed.open(sys.argv[1]).history()[-2].time)",
+        {"read.plan", "write.sink"},
+        150,
+    ),
+    "alter": ("lakebed.open(sys.argv[1]).alter(lakebed.set_option('comment', 'x'))", {"read", "write.sink"}, 170),
+    "read": ("lakebed.open(sys.argv[1]).read().read_all()", {"write.sink", "rewrite", "expire"}, 190),
+    "write": (
+        "lakebed.open(sys.argv[1]).write(lakebed.open(sys.argv[1]).read(), 'upsert')",
+        {"rewrite.run", "expire"},
+        250,
+    ),
+    "vectors": (
+        "lakebed.open(sys.argv[2]).rewrite(options={'lakebed.rewrite.what': 'equality-deletes'})",
+        {"expire"},
+        290,
+    ),
+}
+"""The same for Iceberg: modules of the format that must not be loaded. `argv[2]` has equality deletes."""
 JOBS = {
     "import": ("", {"lakebed.formats", "pyarrow.compute", "obstore"}, 10),
     "read Paimon": (
@@ -62,6 +85,35 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     words = [sys.executable, "-c", CODE, *locations, codes]
     answer = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     return dict(zip(JOBS, map(set, json.loads(answer)), strict=True))
+
+
+_PARTITIONED = (("keyed", ["dt"]), ("deletes", []))
+
+
+@pytest.fixture(scope="module")
+def loaded_of_iceberg(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The modules of a process after each job on Iceberg tables."""
+    folder = tmp_path_factory.mktemp("iceberg")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"], "amount": [1.5, None], "dt": ["x", "y"]})
+    options = {"format-version": "3"}
+    tables = [lakebed.create(folder / name, "iceberg", rows.schema, ["id"], by, options) for name, by in _PARTITIONED]
+    for table in tables:
+        for _ in range(2):
+            table.write(rows, "upsert")
+    Lake.at(tables[1].location).delete_equal([{"id": 1}])
+    codes = json.dumps([code for code, _, _ in ICEBERG_JOBS.values()])
+    words = [sys.executable, "-c", CODE, *(table.location for table in tables), codes]
+    answer = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return dict(zip(ICEBERG_JOBS, map(set, json.loads(answer)), strict=True))
+
+
+@pytest.mark.parametrize("job", ICEBERG_JOBS)
+def test_a_job_on_iceberg_loads_only_what_it_needs(loaded_of_iceberg: dict[str, set[str]], job: str) -> None:
+    _, unneeded, most = ICEBERG_JOBS[job]
+    names = OF_ICEBERG | {f"lakebed.formats.iceberg.{name}" for name in unneeded}
+    assert sorted(loaded_of_iceberg[job] & names) == []
+    own = [name for name in loaded_of_iceberg[job] if name.partition(".")[0] == "lakebed"]
+    assert len(own) <= most, f"{len(own)} modules of lakebed"
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -6,12 +6,13 @@ takes longer than all else in a small read, so `from_numpy` and `from_values` ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -38,23 +39,50 @@ def from_numpy(values: AnyArray, nulls: Bools | None = None) -> pa.Array:
 
 
 def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values as an Arrow array of a type, None for null: whole numbers, truth values, texts, binaries, and lists of
-    them. Other types are left to `pyarrow.array`. OverflowError for what one array cannot hold."""
+    """Values as an Arrow array of a type, None for null: numbers, truth values, texts, binaries, mappings for structs,
+    and lists or pairs of them. Other types are left to `pyarrow.array`. OverflowError for what one array cannot hold,
+    ValueError and TypeError for values of another type."""
     nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
     valid = _bits(~nulls) if nulls.any() else None
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        filled = [0 if value is None else value for value in values]
-        numbers = np.array(filled, kind.to_pandas_dtype())
+    if is_number(kind) or pa.types.is_boolean(kind):
+        numbers = np.array([0 if value is None else value for value in values], kind.to_pandas_dtype())
         return _array(kind, len(values), _bits(numbers) if kind == pa.bool_() else numbers, valid)
-    if not (kind in (pa.string(), pa.binary()) or pa.types.is_list(kind)):
-        return pa.array(values, kind)
-    parts = [() if value is None else value for value in values]
+    if kind in (pa.string(), pa.binary()):
+        texts = [value.encode() if isinstance(value, str) else memoryview(value or b"") for value in values]
+        return _array(kind, len(values), _offsets(texts), valid, b"".join(texts))
+    if pa.types.is_struct(kind):
+        rows = [{} if value is None else value for value in values]
+        inner = [from_values([row.get(field.name) for row in rows], field.type) for field in kind]
+        validity = None if valid is None else pa.py_buffer(valid)
+        return pa.Array.from_buffers(kind, len(values), [validity], children=inner)
+    if pa.types.is_fixed_size_binary(kind):
+        pieces = [bytes(kind.byte_width) if value is None else value for value in values]
+        if any(len(piece) != kind.byte_width for piece in pieces):
+            raise ValueError(f"a value does not have {kind.byte_width} bytes")
+        return _array(kind, len(values), np.frombuffer(b"".join(pieces), np.uint8), valid)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        parts = [() if value is None else value for value in values]
+        return _array(kind, len(values), _offsets(parts), valid, children=[_items(parts, kind)])
+    return pa.array(values, kind)
+
+
+def _items(parts: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """What lists hold, one after the other; of maps, which are mappings or pairs, structs of keys and values."""
     if pa.types.is_list(kind):
-        offsets = _offsets(parts)
-        inner = from_values([item for part in parts for item in part], kind.value_type)
-        return _array(kind, len(values), offsets, valid, children=[inner])
-    texts = [part.encode() if isinstance(part, str) else bytes(part) for part in parts]
-    return _array(kind, len(values), _offsets(texts), valid, b"".join(texts))
+        return from_values([item for part in parts for item in part], kind.value_type)
+    pairs = [pair for part in parts for pair in (part.items() if isinstance(part, Mapping) else part)]
+    columns = [from_values([pair[n] for pair in pairs], type) for n, type in enumerate((kind.key_type, kind.item_type))]
+    return pa.StructArray.from_arrays(columns, fields=[kind.key_field, kind.item_field])
+
+
+def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """One value as a scalar of a type that `from_values` takes."""
+    return from_values([value], kind)[0]
+
+
+def filled(column: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
+    """A column with a value in place of its nulls."""
+    return column if not column.null_count else pc.fill_null(column, scalar_of(value, column.type))
 
 
 def to_numpy(column: pa.Array | pa.ChunkedArray) -> AnyArray:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Int64s, from_numpy
+from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
 
 _GOLDEN = 0.6180339887498949
 
@@ -40,14 +40,14 @@ def comparable(keys: Sequence[pa.Array], directions: Sequence[Direction]) -> pa.
 def sort_order(keys: pa.Table) -> Int64s:
     """The row numbers of comparable keys in sorted order. Equal keys keep their order."""
     order = [(name, "descending" if name.startswith("d") else "ascending") for name in keys.column_names]
-    rows: Int64s = pc.sort_indices(keys, sort_keys=order).to_numpy().astype(np.int64)
+    rows: Int64s = to_numpy(pc.sort_indices(keys, sort_keys=order)).astype(np.int64)
     return rows
 
 
 def with_ties(keys: pa.Table, first: int = 0) -> pa.Table:
     """Keys with one more column that distinguishes equal keys. `first` is the number of the first row."""
     numbers = np.arange(first, first + len(keys), dtype=np.float64) * _GOLDEN % 1.0
-    return keys.append_column("tie", pa.array(numbers))
+    return keys.append_column("tie", from_numpy(numbers))
 
 
 def thinned(keys: pa.Table, most: int) -> pa.Table:

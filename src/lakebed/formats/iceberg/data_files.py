@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int32s, one_chunk
+from lakebed.kernel.arrays import Bools, Int32s, from_numpy, from_values, one_chunk
 from lakebed.kernel.keys.distinct import distinct
 
 DELETE_FILE_PATH = 2147483546
@@ -176,7 +176,7 @@ DATA_COLUMNS = (
 
 def _parts(entries: pa.Table, rows: Sequence[int] | None) -> Iterator[pa.Table]:
     """The entries, a thousand at a time."""
-    chosen = entries if rows is None else entries.take(pa.array(rows, pa.int64()))
+    chosen = entries if rows is None else entries.take(from_values(rows, pa.int64()))
     for start in range(0, len(chosen), 1000):
         yield chosen.slice(start, 1000)
 
@@ -242,7 +242,7 @@ def distinct_partitions(partitions: pa.ChunkedArray | pa.Array) -> tuple[Int32s,
         return np.zeros(count, np.int32), [()] if count else []
     whole = one_chunk(partitions)
     codes, first = distinct([_bits(column) for column in whole.flatten()])
-    return codes, partition_values(whole.take(pa.array(first)))
+    return codes, partition_values(whole.take(from_numpy(first)))
 
 
 def _bits(column: pa.Array) -> pa.Array:

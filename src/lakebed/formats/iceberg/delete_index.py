@@ -31,7 +31,7 @@ from lakebed.formats.iceberg.data_files import (
     in_places,
     partition_key,
 )
-from lakebed.kernel.arrays import Int32s, from_numpy, one_chunk
+from lakebed.kernel.arrays import Int32s, from_numpy, from_values, one_chunk, to_numpy
 from lakebed.kernel.keys.distinct import distinct
 
 
@@ -115,7 +115,7 @@ class DeleteIndex:
     def alike(self, entries: pa.Table) -> tuple[Int32s, list[int]]:
         """A code per row of a table of entries of one spec, and a row of each code. The same deletes apply to all rows
         of a code."""
-        own = pc.is_in(entries["file_path"], value_set=self._paths(entries)).to_numpy(zero_copy_only=False)
+        own = to_numpy(pc.is_in(entries["file_path"], value_set=self._paths(entries)))
         places, _ = distinct_partitions(entries["partition"])
         numbers = np.where(own, np.arange(len(entries)), -1)
         keys = [from_numpy(numbers), from_numpy(places), one_chunk(entries["sequence_number"])]
@@ -124,13 +124,13 @@ class DeleteIndex:
 
     def _paths(self, entries: pa.Table) -> pa.Array:
         """The data files that have deletes of their own."""
-        return pa.array([*self._vectors, *self._of_path], entries["file_path"].type)
+        return from_values([*self._vectors, *self._of_path], entries["file_path"].type)
 
     def touched(self, entries: pa.Table) -> list[int]:
         """The rows of a table of entries whose path or partition has deletes. No other file has any."""
         if self._global.files:
             return list(range(len(entries)))
-        mask = pc.is_in(entries["file_path"], value_set=self._paths(entries)).to_numpy(zero_copy_only=False)
+        mask = to_numpy(pc.is_in(entries["file_path"], value_set=self._paths(entries)))
         places = {*self._equality, *self._of_partition}
         if places:
             mask = mask | in_places(entries, places)

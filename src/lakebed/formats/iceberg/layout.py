@@ -11,11 +11,12 @@ import datetime
 import re
 import uuid
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote_plus
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.utils.properties import property_as_bool
 
 from lakebed.errors import UnsupportedError
 
@@ -92,9 +93,12 @@ def data_location(location: str, properties: Mapping[str, str], partition: str, 
     UnsupportedError for a table with its own location provider class, in Java or Python.
     """
     refuse_location_provider(location, properties)
-    merged = {**properties, "write.data.path": data_folder(location, properties)}
-    path = f"{partition}/{name}" if partition else name
-    return load_location_provider(location, merged).new_data_location(path)
+    folder, path = data_folder(location, properties), f"{partition}/{name}" if partition else name
+    if not property_as_bool({**properties}, "write.object-storage.enabled", default=False):
+        return f"{folder}/{path}"
+    locations = import_module("pyiceberg.table.locations")  # which loads all of pyiceberg.table
+    merged = {**properties, "write.data.path": folder}
+    return str(locations.ObjectStoreLocationProvider(location.rstrip("/"), merged).new_data_location(path))
 
 
 def refuse_location_provider(location: str, properties: Mapping[str, str]) -> None:

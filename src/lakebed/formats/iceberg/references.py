@@ -17,6 +17,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifests_of
+from lakebed.kernel.arrays import from_values
 
 _LOOKS = 5
 """How often the snapshots are searched when some of them expire meanwhile."""
@@ -43,7 +44,7 @@ def _held(files: Files, metadata: TableMetadata, paths: Collection[str]) -> set[
     files = lists_ahead(files, metadata.snapshots.values())
     for snapshot in metadata.snapshots.values():
         manifests |= {manifest.path: manifest for manifest in manifests_of(files, metadata, snapshot)}
-    wanted = pa.array(sorted(set(paths)), pa.string())
+    wanted = from_values(sorted(set(paths)), pa.string())
     held: set[str] = set()
     for spec_id in {manifest.spec_id for manifest in manifests.values()}:
         of_spec = [manifest for manifest in manifests.values() if manifest.spec_id == spec_id]

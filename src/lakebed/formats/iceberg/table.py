@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, TableExistsError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.alter.run import alter_table
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import LostRaceError, OutcomeUnknownError
-from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
-from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.face.branches_and_tags import BranchesAndTags
 from lakebed.formats.iceberg.face.maintenance import Maintenance
 from lakebed.formats.iceberg.face.opened import OPTIONS
@@ -21,7 +19,9 @@ from lakebed.formats.iceberg.face.statistics import Statistics
 from lakebed.formats.iceberg.face.writes import Writes
 from lakebed.formats.iceberg.layout import places_of
 from lakebed.kernel.files import Store
-from lakebed.model.alter import AlterResult, Change
+
+if TYPE_CHECKING:
+    from lakebed.model.alter import AlterResult, Change
 
 
 class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
@@ -33,6 +33,8 @@ class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
 
         Options `lakebed.catalog.*` are properties of the catalog. They take precedence over pyiceberg's configuration.
         """
+        from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
+
         OPTIONS.parse(options)
         operations = CatalogTable(parse_identifier(name), options)
         return cls(operations.files.home, options, operations)
@@ -47,6 +49,8 @@ class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
         Raises SchemaError, UsageError and OptionError for a definition that Iceberg does not allow, TableExistsError
         when there is already a table, CommitUnknownError when the store does not say whether it was created.
         """
+        from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
+
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, store.location)
         spec = new_spec(columns, partition_by, store.location)
@@ -74,6 +78,9 @@ class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
 
         Raises what `create` raises.
         """
+        from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
+        from lakebed.formats.iceberg.definition import new_schema, new_spec, table_properties
+
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, name)
         operations = CatalogTable(parse_identifier(name), options)
@@ -82,6 +89,8 @@ class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
 
     def leave_catalog(self) -> None:
         """Remove the table from its catalog, if it has one. Its files stay."""
+        from lakebed.formats.iceberg.catalog.table import CatalogTable
+
         if isinstance(self.operations, CatalogTable):
             self.operations.drop()
 
@@ -92,6 +101,8 @@ class IcebergTable(Statistics, Reads, Writes, BranchesAndTags, Maintenance):
         `version` of the result is the schema's id. Raises SchemaError and OptionError for what Iceberg refuses,
         CommitConflictError when another alteration was faster.
         """
+        from lakebed.formats.iceberg.alter.run import alter_table
+
         return alter_table(self.operations, changes, dry_run)
 
 

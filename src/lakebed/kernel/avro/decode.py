@@ -1,4 +1,5 @@
 """Decode Avro records to Arrow columns with DataFusion: blocks of container files, and runs of datums without a header.
+Few records of plain types are left to `few.py`.
 
 DataFusion reads Avro only as container files, and these only from a path. So the records to decode get a header and
 become the one block of a file.
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import Container, avro_long, header
+from lakebed.kernel.avro.few import decode_few
 from lakebed.kernel.avro.mark import Mark, mark_for
 from lakebed.kernel.avro.recent import Recent
 from lakebed.kernel.avro.schema import named, plain_fields, record_fields
@@ -62,6 +64,10 @@ def decode_blocks(
     UnsupportedError for a block that is larger than `kernel/inflate.py` allows.
     """
     for run in _runs(containers, rows):
+        few = decode_few(fields, wanted, run)
+        if few is not None:
+            yield few
+            continue
         count = sum(records for records, _ in run)
         mark = mark_for(fields, wanted)
         if mark is not None:

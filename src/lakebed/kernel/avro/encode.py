@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import SchemaError
-from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s, to_numpy
 from lakebed.kernel.decimals import decimal_bytes
 
 
@@ -75,7 +75,7 @@ def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
         return _values(column)
     if not column.null_count:
         return [_constant(2, len(column)), *_values(column)]
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    valid = to_numpy(column.is_valid())
     branch = np.where(valid, np.uint8(2), np.uint8(0))
     return [Part(branch, np.ones(len(column), np.int64), 1), *_spread(_values(column.drop_null()), valid)]
 
@@ -84,9 +84,9 @@ def _values(column: pa.Array) -> list[Part]:
     """The parts of a column without nulls."""
     kind, rows = column.type, len(column)
     if pa.types.is_boolean(kind):
-        return [_fixed(column.to_numpy(zero_copy_only=False).astype(np.uint8), 1)]
+        return [_fixed(to_numpy(column).astype(np.uint8), 1)]
     if pa.types.is_floating(kind):
-        return [_fixed(column.to_numpy(), kind.bit_width // 8)]
+        return [_fixed(to_numpy(column), kind.bit_width // 8)]
     if pa.types.is_decimal(kind):
         matrix, lengths = decimal_bytes(column)
         return [_varint(lengths), Part(matrix[np.arange(16) < lengths[:, None]], lengths)]
@@ -111,7 +111,7 @@ def _values(column: pa.Array) -> list[Part]:
         return [part for inner, field in zip(column.flatten(), fields, strict=True) for part in _parts(inner, field)]
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return [_varint(column.to_numpy().astype(np.int64))] if rows else [_varint(np.zeros(0, np.int64))]
+    return [_varint(to_numpy(column).astype(np.int64))] if rows else [_varint(np.zeros(0, np.int64))]
 
 
 def _blocks(column: pa.Array, inner: Sequence[tuple[pa.Array, pa.Field]]) -> list[Part]:

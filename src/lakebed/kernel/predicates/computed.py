@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, to_numpy
+from lakebed.kernel.arrays import Bools, filled, to_numpy
 from lakebed.kernel.predicates.facts import Answer, Facts, Known
 from lakebed.kernel.predicates.tree import Call, Column, Node, Opaque
 
@@ -53,7 +53,7 @@ def _constants(sources: Sequence[Facts], count: int) -> tuple[pa.Array, Bools]:
     for facts in sources:
         if pa.types.is_floating(facts.lower.type) or (pa.types.is_null(facts.lower.type) and facts.values.any()):
             continue
-        equal: Bools = to_numpy(pc.fill_null(pc.equal(facts.lower, facts.upper), False))
+        equal: Bools = to_numpy(filled(pc.equal(facts.lower, facts.upper), False))
         has_one = ((equal & ~facts.nulls & ~facts.nans) & facts.values) | ~facts.values
         if pa.types.is_null(values.type):
             values = values.cast(facts.lower.type)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, from_numpy, to_numpy
+from lakebed.kernel.arrays import Bools, filled, from_numpy, to_numpy
 
 Answer: TypeAlias = tuple[Bools, Bools]
 """Where a condition can be true, and where it can be false: one value per thing."""
@@ -45,9 +45,9 @@ class Facts:
         `unknown`."""
         nans = np.full(len(values), pa.types.is_floating(values.type))
         if nans.any():
-            unknown = unknown | to_numpy(pc.fill_null(pc.is_nan(values), False))
+            unknown = unknown | to_numpy(filled(pc.is_nan(values), False))
         valid = to_numpy(values.is_valid())
-        bounds = pc.if_else(pa.array(unknown), pa.scalar(None, values.type), values)
+        bounds = pc.if_else(from_numpy(unknown), pa.nulls(1, values.type)[0], values)
         return cls(bounds, bounds, ~valid | unknown, valid | unknown, nans & unknown)
 
 
@@ -138,7 +138,7 @@ def is_in(facts: Facts, values: pa.Array, skip_nulls: bool, most: int) -> Answer
 def starts_with(facts: Facts, prefix: str) -> Answer:
     """A text that begins with a prefix is not less than it, and greater only as a text that begins with it too."""
     value = pa.scalar(prefix)
-    begins: Bools = to_numpy(pc.fill_null(pc.starts_with(facts.lower, prefix), True))
+    begins: Bools = to_numpy(filled(pc.starts_with(facts.lower, prefix), True))
     true = _may(pc.greater_equal, facts.upper, value) & (_may(pc.less_equal, facts.lower, value) | begins)
     return true & facts.values, facts.values
 
@@ -151,12 +151,9 @@ def like(facts: Facts, pattern: str) -> Answer:
     return compare("equal", facts, pa.scalar(pattern)) if prefix == pattern else starts_with(facts, prefix)
 
 
-_TRUE = from_numpy(np.ones(1, np.bool_))[0]
-
-
 def _may(comparison: Callable[..., pa.Array], bound: pa.Array, value: pa.Scalar) -> Bools:
     """Where a bound compares so with the value, or is unknown."""
-    may: Bools = to_numpy(pc.fill_null(comparison(bound, value), _TRUE))
+    may: Bools = to_numpy(filled(comparison(bound, value), True))
     return may
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.kernel.arrays import from_values
 from lakebed.kernel.predicates.facts import Facts
 
 
@@ -36,8 +37,8 @@ def row_group_facts(
         nulls.append(not counted or statistics.null_count > 0)
         values.append(not counted or statistics.null_count < column.num_values)
     try:
-        lower, upper = (conform(pa.array(bounds, written)) for bounds in (lows, highs))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, OverflowError):
+        lower, upper = (conform(from_values(bounds, written)) for bounds in (lows, highs))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError, OverflowError):
         return None
     nans = np.full(len(groups), pa.types.is_floating(lower.type))
     return Facts(lower, upper, np.array(nulls, np.bool_), np.array(values, np.bool_), nans)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s, UInt64s, from_numpy, one_chunk, to_numpy
+from lakebed.kernel.arrays import Bools, Int64s, UInt64s, filled, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.murmur import hash_bytes
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -72,7 +72,7 @@ def _equal(left: pa.Array, right: pa.Array) -> Bools:
     elif pa.types.is_floating(left.type):
         same = np.equal(_bits(left), _bits(right))
     else:
-        same = to_numpy(pc.fill_null(pc.equal(left, right), False))
+        same = to_numpy(filled(pc.equal(left, right), False))
     equal: Bools = np.where(nulls | other_nulls, nulls & other_nulls, same)
     return equal
 
@@ -80,7 +80,7 @@ def _equal(left: pa.Array, right: pa.Array) -> Bools:
 def _lists_equal(left: pa.Array, right: pa.Array) -> Bools:
     lengths, other_lengths = (_lengths(array) for array in (left, right))
     same: Bools = np.equal(lengths, other_lengths)
-    rows = pa.array(np.flatnonzero(same & (lengths > 0)))
+    rows = from_numpy(np.flatnonzero(same & (lengths > 0)))
     if not len(rows):
         return same
     values, other_values = _items(left.take(rows)), _items(right.take(rows))
@@ -126,7 +126,7 @@ def _bits(array: pa.Array) -> UInt64s:
     """The bits of fixed-width values as numbers. All NaN have the same bits."""
     kind = array.type
     if pa.types.is_floating(kind):
-        values = to_numpy(pc.fill_null(array, 0.0)).astype(np.float64)
+        values = to_numpy(filled(array, 0.0)).astype(np.float64)
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
     if pa.types.is_decimal(kind):
         words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, kind.byte_width // 8)
@@ -136,7 +136,7 @@ def _bits(array: pa.Array) -> UInt64s:
         array = array.cast(pa.int8())
     elif not pa.types.is_integer(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: UInt64s = to_numpy(pc.fill_null(array, 0)).astype(np.int64).view(np.uint64)
+    numbers: UInt64s = to_numpy(filled(array, 0)).astype(np.int64).view(np.uint64)
     return numbers
 
 

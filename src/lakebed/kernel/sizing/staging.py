@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lakebed.kernel.arrays import Int64s, from_numpy
+from lakebed.kernel.arrays import Int64s, from_numpy, from_values
 
 BUFFER_BYTES = 64 << 20
 """How many bytes of Arrow data a task buffers before it stages them."""
@@ -368,7 +368,7 @@ def _rows_of(rows: pa.RecordBatch | pa.Table, size: int) -> int:
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([from_values([], field.type) for field in schema], schema=schema)
 
 
 def _joined(arrays: Sequence[Int64s]) -> Int64s:

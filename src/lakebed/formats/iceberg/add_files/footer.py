@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from lakebed.errors import SchemaError
 from lakebed.formats.iceberg.add_files.paths import Candidate
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.codec.schema import arrow_type
 from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.files import Files
@@ -33,7 +33,7 @@ from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.decoding import Stated
 from lakebed.kernel.schemas import SchemaKey
 
-_UNMAPPED = NameMapping([])
+_UNMAPPED = NameMapping()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField
-from pyiceberg.table.name_mapping import NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
@@ -24,6 +23,7 @@ from lakebed.formats.iceberg.add_files.paths import Candidate, candidates, path_
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.bounds import decoded_bounds
 from lakebed.formats.iceberg.codec.metadata import Document, TableMetadata
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.codec.transforms import transformed
 from lakebed.formats.iceberg.codec.updates import TableUpdate
@@ -95,12 +95,11 @@ def footer_reader(files: Files, metadata: TableMetadata) -> FooterReader:
     text = metadata.properties.get(NAME_MAPPING) or _new_mapping(metadata)
     leaves = leaves_of(metadata.schema.fields)
     modes = metrics_modes(leaves, metadata.properties)
-    return FooterReader(files, metadata.schema, metadata.spec, parse_mapping_from_json(text), modes)
+    return FooterReader(files, metadata.schema, metadata.spec, NameMapping.parse(text), modes)
 
 
 def _new_mapping(metadata: TableMetadata) -> str:
-    mapping: NameMapping = metadata.schema.name_mapping
-    return mapping.model_dump_json()
+    return str(metadata.schema.name_mapping.model_dump_json())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import OptionError, SchemaError
 from lakebed.formats.iceberg.alter import settings
@@ -21,6 +20,7 @@ from lakebed.formats.iceberg.alter.partitioning import SpecDraft, check_partitio
 from lakebed.formats.iceberg.alter.schema import SchemaDraft
 from lakebed.formats.iceberg.alter.sorting import check_order, sort_fields
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.sort_order import SortOrder
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, is_still, ref_is
 from lakebed.formats.iceberg.definition import FORMAT_VERSION
 from lakebed.model import alter
@@ -94,7 +94,7 @@ class _Draft:
                 self._remove(settings.checked_key(change.key, self.table))
             case alter.SetSortOrder():
                 fields = sort_fields(change.order, self._schema(), self.table)
-                self.order = SortOrder(*fields, order_id=0)
+                self.order = SortOrder(fields)
                 self.lines.append(f"sort order: {', '.join(change.order) or 'none'}")
             case _ if isinstance(change, alter.PartitionChange):
                 self.partitions.apply(change, self._schema())
@@ -198,9 +198,8 @@ class _Draft:
         if known or not fields:
             return [{"action": "set-default-sort-order", "sort-order-id": known[-1] if known else 0}]
         document = {
-            "order-id": max(max(metadata.sort_orders), 0) + 1,
-            "fields": [one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in fields],
-        }
+            "order-id": max(max(metadata.sort_orders), 0) + 1, "fields": [one.to_json() for one in fields],
+        }  # fmt: skip
         return [
             {"action": "add-sort-order", "sort-order": document},
             {"action": "set-default-sort-order", "sort-order-id": -1},

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from importlib import import_module
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
 from pyiceberg.types import NestedField
 
 from lakebed.errors import OptionError
@@ -105,7 +105,8 @@ def followed(properties: Mapping[str, str], old: Schema, new: Schema) -> tuple[d
     if not renamed and not added:
         return after, ""
     try:
-        updated = update_mapping(parse_mapping_from_json(mapping), renamed, added)
+        mappings = import_module("pyiceberg.table.name_mapping")  # which loads all of pyiceberg.table
+        updated = mappings.update_mapping(mappings.parse_mapping_from_json(mapping), renamed, added)
     except Exception:  # noqa: BLE001  # any text may stand there; the reference engine leaves such a mapping, too
         return after, f"the property {NAME_MAPPING} is no name mapping, and stays as it is"
     return {**after, NAME_MAPPING: updated.model_dump_json()}, ""

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import VoidTransform
 
 from lakebed.errors import SchemaError, UsageError
 from lakebed.formats.iceberg.alter import columns
 from lakebed.formats.iceberg.alter.partitioning import check_source, source_of
+from lakebed.formats.iceberg.codec.sort_order import SortField, SortOrder
 from lakebed.formats.iceberg.definition import parsed_transform
 
 _END = re.compile(r"^(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*$", re.IGNORECASE | re.DOTALL)
@@ -34,10 +34,9 @@ def sort_fields(texts: Sequence[str], schema: Schema, table: str) -> tuple[SortF
         if isinstance(transform, VoidTransform):
             raise SchemaError(f"{text!r} sorts nothing", todo="Leave it out")
         check_source(transform, source, text)
-        direction = SortDirection.DESC if (match[2] or "").lower() == "desc" else SortDirection.ASC
-        first = match[3].lower() == "first" if match[3] else direction is SortDirection.ASC
-        nulls = NullOrder.NULLS_FIRST if first else NullOrder.NULLS_LAST
-        fields.append(SortField(source.field_id, transform, direction, nulls))
+        descending = (match[2] or "").lower() == "desc"
+        first = match[3].lower() == "first" if match[3] else not descending
+        fields.append(SortField(source.field_id, transform, descending, first))
     return tuple(fields)
 
 

@@ -23,7 +23,7 @@ from pyiceberg.types import (
 )
 
 from lakebed.formats.iceberg.codec.schema import arrow_type
-from lakebed.kernel.arrays import UInt8s, one_chunk
+from lakebed.kernel.arrays import UInt8s, from_numpy, one_chunk, to_numpy
 
 _SECONDS_PER_DAY = 86_400
 
@@ -38,11 +38,11 @@ def values_of_field(maps: pa.ChunkedArray, id: int) -> pa.Array:
     whole = one_chunk(maps)
     offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(whole) else (0, 0)
-    keys = whole.keys.slice(first, last - first).to_numpy()
+    keys = to_numpy(whole.keys.slice(first, last - first))
     items = np.flatnonzero(keys == id) + first
     places = np.full(len(whole), -1, np.int64)
     places[np.searchsorted(offsets, items, side="right") - 1] = items
-    return whole.items.take(pa.array(places, mask=places < 0))
+    return whole.items.take(from_numpy(places, places < 0))
 
 
 def decoded_bounds(bounds: pa.BinaryArray, kind: IcebergType) -> pa.Array:
@@ -61,7 +61,7 @@ def decoded_bounds(bounds: pa.BinaryArray, kind: IcebergType) -> pa.Array:
     _, offset_buffer, data_buffer = bounds.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[bounds.offset : bounds.offset + len(bounds) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    lengths = np.where(bounds.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), -1)
+    lengths = np.where(to_numpy(bounds.is_valid()), np.diff(offsets), -1)
     places = {int(n): np.flatnonzero(lengths == n) for n in np.unique(lengths) if n > 0}
     rows = {n: data[offsets[at].astype(np.int64)[:, None] + np.arange(n)] for n, at in places.items()}
     if isinstance(kind, DecimalType):
@@ -84,7 +84,7 @@ def _fixed_width(
         flags = np.zeros(count, np.bool_)
         if 1 in rows:
             flags[places[1]], mask[places[1]] = rows[1][:, 0] != 0, False
-        return pa.array(flags, target, mask=mask)
+        return from_numpy(flags, mask).cast(target)
     is_float = isinstance(kind, FloatType | DoubleType)
     values = np.zeros(count, np.float64 if is_float else np.int64)
     for width in rows.keys() & {4, 8}:
@@ -95,8 +95,8 @@ def _fixed_width(
             decoded = decoded.astype(np.int64) * (_SECONDS_PER_DAY * ticks_per_second)
         values[places[width]], mask[places[width]] = decoded, False
     if is_float:
-        return pa.array(values, mask=mask | np.isnan(values)).cast(target)
-    numbers = pa.array(values, pa.int64(), mask=mask)
+        return from_numpy(values, mask | np.isnan(values)).cast(target)
+    numbers = from_numpy(values.astype(np.int64, copy=False), mask)
     is_narrow = pa.types.is_int32(target) or pa.types.is_date32(target)
     return (numbers.cast(pa.int32()) if is_narrow else numbers).view(target)
 
@@ -108,5 +108,5 @@ def _decimals(rows: _Rows, places: Mapping[int, Any], count: int, target: pa.Dat
         values[places[width], :width] = rows[width][:, ::-1]
         values[places[width], width:] = np.where(rows[width][:, :1] >= 0x80, 0xFF, 0)
         mask[places[width]] = False
-    validity = pa.array(~mask).buffers()[1]
+    validity = from_numpy(~mask).buffers()[1]
     return pa.Array.from_buffers(target, count, [validity, pa.py_buffer(values.tobytes())])

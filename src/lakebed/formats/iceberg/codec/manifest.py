@@ -22,6 +22,7 @@ from lakebed.formats.iceberg.codec.avro_file import cast_columns, decode_columns
 from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
+from lakebed.kernel.arrays import from_numpy, from_values, scalar_of, to_numpy
 from lakebed.kernel.avro.container import Container
 from lakebed.kernel.decoding import Stated, decoding
 
@@ -110,7 +111,7 @@ def _opened(manifest: ManifestFile, data: bytes) -> Container:
 def _check_values(raw: Mapping[str, pa.ChunkedArray], file: str) -> None:
     """CorruptError when an entry lacks a value or has an unknown code, UnsupportedError when files are encrypted."""
     keys = raw["key_metadata"]
-    if keys.null_count < len(keys) and pc.any(pc.greater(pc.binary_length(keys), 0)).as_py():
+    if keys.null_count < len(keys) and pc.any(pc.greater(pc.binary_length(keys), scalar_of(0, pa.int32()))).as_py():
         raise encrypted("a manifest holds keys of its files", file=file)
     for name, most in (("status", DELETED), ("content", 2), ("file_path", None), ("record_count", None)):
         column = raw.get(name)
@@ -154,17 +155,17 @@ def _inherited(
     live_only: bool, schema: pa.Schema,
 ) -> pa.Table:  # fmt: skip
     """The entries with inherited values and only the columns of `schema`. `counts` has the entries per manifest."""
-    status, sizes = raw["status"].to_numpy(), np.array(counts)
+    status, sizes = to_numpy(raw["status"]), np.array(counts)
 
     def of_manifest(values: Sequence[int], kind: pa.DataType) -> pa.Array:
-        return pa.array(np.repeat(values, sizes), kind)
+        return from_values(values, kind).take(from_numpy(np.repeat(np.arange(len(sizes)), sizes)))
 
     if "snapshot_id" in raw:
         given = of_manifest([m.added_snapshot_id or 0 for m in manifests], pa.int64())
         raw["snapshot_id"] = pc.coalesce(raw["snapshot_id"], given)
     if raw.keys() & {"sequence_number", "file_sequence_number"}:
         sequence = np.repeat([m.sequence_number for m in manifests], sizes)
-        own = pa.array(sequence, pa.int64(), mask=(status != ADDED) & (sequence != 0))
+        own = from_numpy(sequence.astype(np.int64, copy=False), (status != ADDED) & (sequence != 0))
         for name in raw.keys() & {"sequence_number", "file_sequence_number"}:
             raw[name] = pc.coalesce(raw[name], own)
     if "content" in raw:
@@ -173,10 +174,10 @@ def _inherited(
         raw["first_row_id"] = _row_ids(raw, manifests, sizes, status)
     if "file_format" in raw:
         raw["file_format"] = pc.utf8_upper(raw["file_format"])
-    raw["spec_id"] = pa.chunked_array([pa.array(np.full(len(status), spec.spec_id, np.int32))])
+    raw["spec_id"] = pa.chunked_array([from_numpy(np.full(len(status), spec.spec_id, np.int32))])
     table = pa.table({name: raw[name] for name in schema.names}, schema)
     if live_only and (status == DELETED).any():
-        return table.filter(pa.array(status != DELETED))
+        return table.filter(from_numpy(status != DELETED))
     return table
 
 
@@ -187,9 +188,9 @@ def _row_ids(
     if all(m.first_row_id is None for m in manifests):
         return raw["first_row_id"]
     first = np.repeat([-1 if m.first_row_id is None else m.first_row_id for m in manifests], sizes)
-    takes = raw["first_row_id"].is_null().to_numpy() & (status != DELETED) & (first >= 0)
-    rows = np.where(takes, raw["record_count"].to_numpy(), 0)
+    takes = to_numpy(raw["first_row_id"].is_null()) & (status != DELETED) & (first >= 0)
+    rows = np.where(takes, to_numpy(raw["record_count"]), 0)
     before = np.cumsum(rows) - rows
     starts = np.cumsum(sizes) - sizes
     within = before - np.repeat(before[starts], sizes)
-    return pc.coalesce(raw["first_row_id"], pa.array(first + within, pa.int64(), mask=~takes))
+    return pc.coalesce(raw["first_row_id"], from_numpy((first + within).astype(np.int64, copy=False), ~takes))

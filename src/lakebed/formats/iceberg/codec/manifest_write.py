@@ -29,7 +29,7 @@ from lakebed.formats.iceberg.codec.manifest_fields import (
 from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
-from lakebed.kernel.arrays import whole_columns
+from lakebed.kernel.arrays import from_numpy, from_values, to_numpy, whole_columns
 from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.engine import LocalEngine
@@ -91,12 +91,12 @@ class ManifestEncoder:
     def _manifest(self, entries: pa.Table, blocks: Sequence[tuple[int, bytes]]) -> Written:
         framing = _framing()
         data = b"".join([framing.header(self._header), *(framing.framed(*block) for block in blocks)])
-        status, rows = entries["status"].to_numpy(), entries["record_count"].to_numpy()
+        status, rows = to_numpy(entries["status"]), to_numpy(entries["record_count"])
         counts: dict[str, Any] = {}
         for name, kind in _COUNTED:
             counts[f"{name}_files_count"] = int((status == kind).sum())
             counts[f"{name}_rows_count"] = int(rows[status == kind].sum())
-        live = entries["sequence_number"].filter(pa.array(status != DELETED)).drop_null()
+        live = entries["sequence_number"].filter(from_numpy(status != DELETED)).drop_null()
         file = ManifestFile(
             path="",
             length=len(data),
@@ -113,7 +113,7 @@ class ManifestEncoder:
         rows = len(entries)
         columns = whole_columns(entries)
         columns["partition"] = _physical_partition(columns["partition"], self._types, self._partition, rows)
-        columns["block_size_in_bytes"] = pa.array(np.full(rows, 64 << 20, np.int64))
+        columns["block_size_in_bytes"] = from_numpy(np.full(rows, 64 << 20, np.int64))
         outer, inner = self._arrow
         arrays = [_as(columns.get(f.name), f, rows) for f in inner]
         data_file = pa.StructArray.from_arrays(arrays, fields=inner)
@@ -144,7 +144,7 @@ def encode_manifest_list(
 ) -> bytes:  # fmt: skip
     """The bytes of a snapshot's manifest list."""
     fields = list_fields(version)
-    values = {f.name: pa.array([_listed(m, f.name) for m in manifests], f.kind) for f in fields}
+    values = {f.name: from_values([_listed(m, f.name) for m in manifests], f.kind) for f in fields}
     schema = pa.schema([pa.field(f.name, f.kind, f.nullable) for f in fields])
     batch = pa.RecordBatch.from_arrays([values[f.name] for f in fields], schema=schema)
     meta = {
@@ -209,9 +209,9 @@ def _physical_value(array: pa.Array, logical: Any, kind: pa.DataType) -> pa.Arra
     if isinstance(logical, T.DecimalType):
         raw = np.frombuffer(array.cast(pa.decimal128(38, logical.scale)).buffers()[1], np.uint8).reshape(-1, 16)
         big = raw[array.offset : array.offset + len(array), ::-1][:, 16 - kind.byte_width :]
-        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        nulls = to_numpy(array.is_null())
         values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(np.ascontiguousarray(big))])
-        return pc.if_else(pa.array(~nulls), values, pa.scalar(None, kind))
+        return pc.if_else(from_numpy(~nulls), values, pa.nulls(1, kind)[0])
     if pa.types.is_temporal(array.type):
         return array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64()).cast(kind)
     return array.cast(kind)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import gzip
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import NotInHistoryError, UnsupportedError, first_line
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
@@ -24,6 +23,7 @@ from lakebed.formats.iceberg.codec.json_array import JsonArray, document_from_js
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.schema import for_pyiceberg, with_all_types
 from lakebed.formats.iceberg.codec.snapshots import Ref, Snapshot, Snapshots, StoredSnapshot, ref_of, text_of
+from lakebed.formats.iceberg.codec.sort_order import SortOrder
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
 
@@ -192,7 +192,7 @@ class TableMetadata:
         """All sort orders by id; 0 is none."""
         with decoding("the sort orders of the table cannot be read", table=self.location):
             orders = self.document.get("sort-orders") or [{"order-id": 0, "fields": []}]
-            return {int(o["order-id"]): _model(SortOrder, o) for o in orders}
+            return {int(o["order-id"]): _model(SortOrder, o, SortOrder.parse) for o in orders}
 
     @property
     def default_sort_order_id(self) -> int:
@@ -318,10 +318,10 @@ def brief(metadata: TableMetadata, compressed: bool = False) -> bytes:
     return metadata_to_json(fewer, compressed)
 
 
-def _model(kind: Any, document: Document) -> Any:
+def _model(kind: Any, document: Document, parse: Callable[[Document], Any] | None = None) -> Any:
     try:
-        return kind.model_validate(document)
-    except (ValidationError, ValueError, TypeError) as error:
+        return (parse or kind.model_validate)(document)
+    except (ValidationError, ValueError, TypeError, KeyError) as error:
         why = first_line(error)
         raise UnsupportedError(
             f"a {kind.__name__} of the table cannot be understood",

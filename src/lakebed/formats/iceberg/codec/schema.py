@@ -46,6 +46,7 @@ from pyiceberg.types import (
 )
 
 from lakebed.errors import UnsupportedError
+from lakebed.kernel.arrays import scalar_of
 
 FIELD_ID = b"PARQUET:field_id"
 """The metadata key in which Arrow's Parquet reader and writer keep a field's id."""
@@ -195,4 +196,4 @@ def scalar(value: Any, kind: IcebergType) -> pa.Scalar:
     if isinstance(kind, UUIDType):
         raw = value.bytes if isinstance(value, uuid.UUID) else value
         return pa.array([raw], pa.uuid())[0]
-    return pa.scalar(value, target)
+    return scalar_of(value, target)

@@ -30,7 +30,7 @@ from pyiceberg.types import IcebergType
 
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.iceberg.codec.schema import arrow_type
-from lakebed.kernel.arrays import AnyArray, Bools
+from lakebed.kernel.arrays import AnyArray, Bools, filled, from_numpy, from_values, to_numpy
 from lakebed.kernel.keys.murmur import hash_bytes, hash_words
 
 _UNITS = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
@@ -52,14 +52,14 @@ def transformed(transform: Transform[Any, Any], column: pa.Array, source: Iceber
     if isinstance(transform, VoidTransform):
         return pa.nulls(len(column), target)
     if isinstance(transform, BucketTransform):
-        numbers = hashed(column).to_numpy(zero_copy_only=False) & np.int32(0x7FFFFFFF)
+        numbers = to_numpy(hashed(column)) & np.int32(0x7FFFFFFF)
         return pa.array(numbers % np.int32(transform.num_buckets), target, mask=_mask(column))
     if isinstance(transform, TruncateTransform):
         return _truncated(column, transform.width)
     for kind, unit in _UNITS.items():
         if isinstance(transform, kind):
             moments = _moments(column).astype(f"datetime64[{unit}]").astype(np.int64)
-            whole = pa.array(moments.astype(np.int32), pa.int32(), mask=_mask(column))
+            whole = from_numpy(moments.astype(np.int32), _mask(column))
             return whole.cast(target) if pa.types.is_date(target) else whole
     raise UnsupportedError(f"lakebed does not know the partition transform {transform}")
 
@@ -69,19 +69,19 @@ def hashed(column: pa.Array) -> pa.Int32Array:
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     kind = plain.type
     if pa.types.is_decimal(kind):
-        return pa.array(_by_distinct(plain, lambda values: [_decimal_bytes(v.as_py(), kind.scale) for v in values]))
+        return from_numpy(_by_distinct(plain, lambda values: [_decimal_bytes(v.as_py(), kind.scale) for v in values]))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return pa.array(hash_bytes(plain.cast(pa.binary()), 0))
+        return from_numpy(hash_bytes(plain.cast(pa.binary()), 0))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.array(hash_bytes(plain.cast(pa.binary()), 0))
-    return pa.array(hash_words([_whole(plain).view(np.uint64)], 0))
+        return from_numpy(hash_bytes(plain.cast(pa.binary()), 0))
+    return from_numpy(hash_words([_whole(plain).view(np.uint64)], 0))
 
 
 def _by_distinct(column: pa.Array, encode: Callable[[pa.Array], list[bytes]]) -> AnyArray:
     """The hash of each row, computed once per distinct value."""
     coded = column.dictionary_encode()
     hashes = hash_bytes(pa.array(encode(coded.dictionary), pa.binary()), 0)
-    places = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
+    places = to_numpy(filled(coded.indices, 0))
     return hashes[places] if len(hashes) else np.zeros(len(column), np.int32)
 
 
@@ -101,7 +101,7 @@ def _whole(column: pa.Array) -> AnyArray:
     """The 8-byte numbers that values are hashed as; nanoseconds count as microseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        numbers = to_numpy(filled(column.view(pa.int64()), 0))
         return np.floor_divide(numbers, 1000) if kind.unit == "ns" else np.ascontiguousarray(numbers)
     if pa.types.is_date(kind):
         column = column.view(pa.int32())
@@ -109,21 +109,21 @@ def _whole(column: pa.Array) -> AnyArray:
         column = column.view(pa.int64())
     if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
         raise UnsupportedError(f"a column of type {kind} cannot be bucketed")
-    return np.ascontiguousarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
+    return np.ascontiguousarray(to_numpy(filled(column.cast(pa.int64()), 0)))
 
 
 def _moments(column: pa.Array) -> AnyArray:
     if pa.types.is_date(column.type):
-        days: AnyArray = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+        days: AnyArray = to_numpy(filled(column.view(pa.int32()), 0))
         return days.astype("datetime64[D]")
-    numbers: AnyArray = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    numbers: AnyArray = to_numpy(filled(column.view(pa.int64()), 0))
     return numbers.astype(f"datetime64[{column.type.unit}]")
 
 
 def _truncated(column: pa.Array, width: int) -> pa.Array:
     kind = column.type
     if pa.types.is_integer(kind):
-        numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        numbers = to_numpy(filled(column, 0))
         return pa.array(numbers - numbers % np.array(width, numbers.dtype), kind, mask=_mask(column))
     if pa.types.is_decimal(kind):
         return _truncated_decimal(column, width)
@@ -149,13 +149,13 @@ def _truncated_decimal(column: pa.Array, width: int) -> pa.Array:
                 why=f"truncated to multiples of {width} it is {Decimal(f'{truncated}e{-scale}')}, one digit more",
                 todo="Leave out such rows, or widen the column with the table's engine",
             )
-    return pa.array([Decimal(f"{number}e{-scale}") for number in cut], column.type).take(coded.indices)
+    return from_values([Decimal(f"{number}e{-scale}") for number in cut], column.type).take(coded.indices)
 
 
 def _mask(column: pa.Array) -> Bools | None:
     if not column.null_count:
         return None
-    mask: Bools = column.is_null().to_numpy(zero_copy_only=False)
+    mask: Bools = to_numpy(column.is_null())
     return mask
 
 
@@ -182,14 +182,14 @@ def _moment(column: pa.Array, unit: str, source: pa.DataType, last: bool) -> pa.
     Old writers rounded moments before 1970 up, so for these the first moment is one unit earlier.
     """
     plain = column.cast(pa.int32()) if not pa.types.is_date(column.type) else column.view(pa.int32())
-    numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers = to_numpy(filled(plain, 0)).astype(np.int64)
     begin = numbers + 1 if last else numbers - (numbers <= 0)
     fine = "D" if pa.types.is_date(source) else source.unit
     moments = begin.astype(f"datetime64[{unit}]").astype(f"datetime64[{fine}]").astype(np.int64) - last
     if fine == "ns":
         return pa.nulls(len(column), source)  # half of the years do not fit; an unknown bound rules nothing out
     whole = moments.astype(np.int32) if fine == "D" else moments
-    return pa.array(whole, mask=_mask(column)).view(source)
+    return from_numpy(whole, _mask(column)).view(source)
 
 
 def _untruncated(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, STATS, entry_schema
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile
+from lakebed.kernel.arrays import from_values
 
 
 def added_entries(
@@ -19,14 +20,16 @@ def added_entries(
     Delete files that have a sequence number (rewritten ones) keep it.
     """
     schema = entry_schema({*COLUMNS, *STATS}, partition)
-    columns = {name: pa.array([get(file) for file in files], schema.field(name).type) for name, get in _VALUES.items()}
+    columns = {
+        name: from_values([get(file) for file in files], schema.field(name).type) for name, get in _VALUES.items()
+    }
     for name in STATS:
-        columns[name] = pa.array([_metric(file, name) for file in files], schema.field(name).type)
+        columns[name] = from_values([_metric(file, name) for file in files], schema.field(name).type)
     rows = len(files)
     columns |= {
-        "status": pa.array([ADDED] * rows, pa.int8()),
-        "snapshot_id": pa.array([snapshot_id] * rows, pa.int64()),
-        "sequence_number": pa.array([_number(file, sequence_number) for file in files], pa.int64()),
+        "status": from_values([ADDED] * rows, pa.int8()),
+        "snapshot_id": from_values([snapshot_id] * rows, pa.int64()),
+        "sequence_number": from_values([_number(file, sequence_number) for file in files], pa.int64()),
         "file_sequence_number": pa.nulls(rows, pa.int64()),
         "first_row_id": pa.nulls(rows, pa.int64()),
         "partition": _partitions(files, partition),
@@ -68,7 +71,7 @@ def _metric(file: DataFile | DeleteFile, name: str) -> list[tuple[int, Any]] | N
 
 def _partitions(files: Sequence[DataFile | DeleteFile], partition: pa.StructType) -> pa.Array:
     columns = [
-        pa.array([file.partition[number] for file in files], partition.field(number).type)
+        from_values([file.partition[number] for file in files], partition.field(number).type)
         for number in range(partition.num_fields)
     ]
     return pa.Array.from_buffers(partition, len(files), [None], 0, 0, columns)

@@ -37,6 +37,7 @@ from lakebed.formats.iceberg.manifests import (
     runs_of,
 )
 from lakebed.kernel import clock
+from lakebed.kernel.arrays import from_numpy, scalar_of, to_numpy
 from lakebed.kernel.options import Options
 
 _WAITING_BYTES = 32 << 20
@@ -172,9 +173,9 @@ class Attempt:
             return [], []
         entries = self._entries_in([manifest], [data], ALL_COLUMNS)
         removed = entries.filter(gone)
-        status = pa.array(np.where(gone.to_numpy(zero_copy_only=False), DELETED, EXISTING), pa.int8())
+        status = from_numpy(np.where(to_numpy(gone), DELETED, EXISTING).astype(np.int8, copy=False))
         entries = _set(entries, "status", status)
-        ours = pa.array(np.full(len(entries), self.snapshot_id), pa.int64())
+        ours = from_numpy(np.full(len(entries), self.snapshot_id).astype(np.int64, copy=False))
         entries = _set(entries, "snapshot_id", pc.if_else(gone, ours, entries["snapshot_id"]))
         manifests = self.write(entries, manifest.spec_id, manifest.content)
         return manifests, delete_files(removed) if manifest.content else data_files(removed.select([*COLUMNS]))
@@ -204,14 +205,14 @@ class Attempt:
     def _merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         first = manifests[0]
         entries = self._all_entries(_readable(manifests, self))
-        status = entries["status"].to_numpy()
-        ours = entries["snapshot_id"].to_numpy() == self.snapshot_id
+        status = to_numpy(entries["status"])
+        ours = to_numpy(entries["snapshot_id"]) == self.snapshot_id
         keep = (status != DELETED) | ours
         state = np.where(ours & (status != EXISTING), status, EXISTING)
-        entries = _set(entries, "status", pa.array(state.astype(np.int8)))
+        entries = _set(entries, "status", from_numpy(state.astype(np.int8)))
         if self.metadata.format_version > 1:
             entries = self._inheriting(entries)
-        return self.write(entries.filter(pa.array(keep)), first.spec_id, first.content)
+        return self.write(entries.filter(from_numpy(keep)), first.spec_id, first.content)
 
     def _all_entries(self, manifests: Sequence[ManifestFile]) -> pa.Table:
         """All entries of manifests of one spec, in order, including those of manifests that are not written yet."""
@@ -236,11 +237,11 @@ class Attempt:
 
     def _inheriting(self, entries: pa.Table) -> pa.Table:
         """The entries, with those that this commit adds left without numbers: they inherit them when it stands."""
-        status = entries["status"].to_numpy()
-        new = pa.array(status == ADDED)
-        none = pa.scalar(None, pa.int64())
+        status = to_numpy(entries["status"])
+        new = from_numpy(status == ADDED)
+        none = pa.nulls(1, pa.int64())[0]
         entries = _set(entries, "file_sequence_number", pc.if_else(new, none, entries["file_sequence_number"]))
-        unassigned = pc.and_(new, pc.equal(entries["sequence_number"], UNASSIGNED))
+        unassigned = pc.and_(new, pc.equal(entries["sequence_number"], scalar_of(UNASSIGNED, pa.int64())))
         entries = _set(entries, "sequence_number", pc.if_else(unassigned, none, entries["sequence_number"]))
         return _set(entries, "first_row_id", pc.if_else(new, none, entries["first_row_id"]))
 

@@ -20,6 +20,7 @@ from lakebed.formats.iceberg.commit.loop import Produced
 from lakebed.formats.iceberg.commit.summary import counts
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, Partition, in_places, partition_key
 from lakebed.formats.iceberg.options import PARTITION_LIMIT
+from lakebed.kernel.arrays import filled, from_numpy, from_values, scalar_of, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +112,13 @@ class Change:
 def in_partitions(partitions: Collection[tuple[int, Partition]] | None) -> Chooser:
     """Chooses the entries of these (spec id, partition) pairs; all entries for None."""
     if partitions is None:
-        return lambda entries: pa.array(np.ones(len(entries), bool))
+        return lambda entries: from_numpy(np.ones(len(entries), bool))
     places = {(spec_id, partition_key(partition)) for spec_id, partition in partitions}
-    return lambda entries: pa.array(in_places(entries, places))
+    return lambda entries: from_numpy(in_places(entries, places))
 
 
 def _with_paths(paths: Collection[str]) -> Chooser:
-    wanted = pa.array(sorted(paths), pa.string())
+    wanted = from_values(sorted(paths), pa.string())
     return lambda entries: pc.is_in(entries["file_path"], value_set=wanted).combine_chunks()
 
 
@@ -126,21 +127,22 @@ def _obsolete(
 ) -> Chooser:
     """Chooses delete files: those `named` by (path, content offset), the deletion vectors of `data_paths`, those older
     than the sequence number `least`, and those that `also` chooses."""
-    names = pa.array(sorted({path for path, _ in named}), pa.string())
-    data = pa.array(sorted(data_paths), pa.string())
+    names = from_values(sorted({path for path, _ in named}), pa.string())
+    data = from_values(sorted(data_paths), pa.string())
 
     def choose(entries: pa.Table) -> pa.Array:
-        vector = pc.equal(entries["file_format"], "PUFFIN")
+        vector = pc.equal(entries["file_format"], scalar_of("PUFFIN", pa.string()))
         orphaned = pc.and_(vector, pc.is_in(entries["referenced_data_file"], value_set=data))
-        by_name = pc.is_in(entries["file_path"], value_set=names).to_numpy().copy()
+        by_name = to_numpy(pc.is_in(entries["file_path"], value_set=names)).copy()
         rows = np.flatnonzero(by_name)
-        paths, offsets = (entries[name].take(pa.array(rows)).to_pylist() for name in ("file_path", "content_offset"))
+        paths, offsets = (entries[name].take(from_numpy(rows)).to_pylist() for name in ("file_path", "content_offset"))
         by_name[rows] = [place in named for place in zip(paths, offsets, strict=True)]
-        chosen: pa.Array = pc.or_(pc.fill_null(orphaned, False), pa.array(by_name)).combine_chunks()
+        chosen: pa.Array = pc.or_(filled(orphaned, False), from_numpy(by_name)).combine_chunks()
         if least is not None:
             number = entries["sequence_number"]
-            old = pc.and_(pc.greater(number, 0), pc.less(number, least))
-            chosen = pc.or_(chosen, pc.fill_null(old, False)).combine_chunks()
+            first, limit = from_values([0, least], pa.int64())
+            old = pc.and_(pc.greater(number, first), pc.less(number, limit))
+            chosen = pc.or_(chosen, filled(old, False)).combine_chunks()
         return pc.or_(chosen, also(entries)) if also is not None else chosen
 
     return choose

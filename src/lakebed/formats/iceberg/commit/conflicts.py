@@ -20,6 +20,7 @@ from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, de
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.manifests import ALL_COLUMNS
 from lakebed.formats.iceberg.snapshot import between
+from lakebed.kernel.arrays import from_values
 
 
 def since(attempt: Attempt, start_id: int | None) -> list[Snapshot]:
@@ -68,7 +69,7 @@ def check_no_new_vectors(
 
     `removed` has (path, content offset) pairs.
     """
-    targets = pa.array([file.referenced_data_file for file in added if file.is_vector], pa.string())
+    targets = from_values([file.referenced_data_file for file in added if file.is_vector], pa.string())
     if not len(targets):
         return
     for entries in attempt.entries(content=1):
@@ -92,7 +93,7 @@ def check_no_old_data(attempt: Attempt, start_id: int | None, removed: Sequence[
     if not snapshots:
         return
     index = DeleteIndex(removed, unpartitioned(attempt.metadata))
-    ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
+    ids = from_values([s.snapshot_id for s in snapshots], pa.int64())
     for entries in attempt.entries(0, _manifests_since(attempt, snapshots, 0)):
         for task in index.tasks(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids))):
             if task.deletes:
@@ -134,7 +135,7 @@ def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
 
 def _missing(attempt: Attempt, paths: Collection[str], content: int) -> list[str]:
     """The paths that are not those of live data files (`content` 0) or delete files (1)."""
-    wanted = pa.array(sorted(paths), pa.string())
+    wanted = from_values(sorted(paths), pa.string())
     live: set[str] = set()
     for entries in attempt.entries(content, columns=("file_path",)):
         live.update(entries["file_path"].filter(pc.is_in(entries["file_path"], value_set=wanted)).to_pylist())
@@ -148,7 +149,7 @@ def unpartitioned(metadata: TableMetadata) -> set[int]:
 
 def _deletes_of(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[DeleteFile]:
     """The live delete files that these snapshots added."""
-    ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
+    ids = from_values([s.snapshot_id for s in snapshots], pa.int64())
     files: list[DeleteFile] = []
     for entries in attempt.entries(1, _manifests_since(attempt, snapshots, 1), ALL_COLUMNS):
         files += delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))

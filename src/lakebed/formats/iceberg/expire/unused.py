@@ -15,6 +15,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifests_ahead, manifests_of
+from lakebed.kernel.arrays import from_values
 
 
 def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> list[str]:
@@ -37,7 +38,7 @@ def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> li
     if unused:
         files = manifests_ahead(files, chain(unused.values(), kept.values()))
     pieces = list(paths_in(files, metadata, unused.values()))
-    contents = pc.unique(pa.concat_arrays(pieces)) if pieces else pa.array([], pa.string())
+    contents = pc.unique(pa.concat_arrays(pieces)) if pieces else from_values([], pa.string())
     for paths in paths_in(files, metadata, kept.values()) if len(contents) else ():
         contents = contents.filter(pc.invert(pc.is_in(contents, value_set=paths)))
         if not len(contents):

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
-from lakebed.formats.iceberg.commit.branches_and_tags import (
-    Wanted,
-    delete_ref,
-    fast_forward,
-    list_refs,
-    put_ref,
-    retain,
-)
-from lakebed.formats.iceberg.commit.cherry_pick import cherry_pick, staged_as
-from lakebed.formats.iceberg.commit.retention import MAX_REF_AGE
 from lakebed.formats.iceberg.face.opened import OpenedTable
-from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import snapshot_at
-from lakebed.model.refs import Ref, RefResult
-from lakebed.model.upkeep import RollbackResult
 from lakebed.verbs.arguments import Position, Span, checked_name, checked_position, checked_span, checked_target
+
+if TYPE_CHECKING:
+    from lakebed.model.refs import Ref, RefResult
+    from lakebed.model.upkeep import RollbackResult
 
 
 class BranchesAndTags(OpenedTable):
@@ -30,6 +22,8 @@ class BranchesAndTags(OpenedTable):
 
     def refs(self) -> list[Ref]:
         """The branches and tags of the table."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import list_refs
+
         return list_refs(self.table_metadata)
 
     def tag(
@@ -39,6 +33,9 @@ class BranchesAndTags(OpenedTable):
         """Tag a snapshot. Default: the newest of the branch. An expiry removes the tag when its snapshot is older than
         `time_retained`. With `replace` a tag of that name moves. UsageError for a name that is taken, NotInHistoryError
         when there is no such snapshot."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import Wanted, put_ref
+        from lakebed.formats.iceberg.commit.retention import MAX_REF_AGE
+
         age = checked_span(time_retained)
         kept = {} if age is None else {MAX_REF_AGE.key: max(1, age // datetime.timedelta(milliseconds=1))}
         position = checked_position(snapshot)
@@ -47,6 +44,8 @@ class BranchesAndTags(OpenedTable):
 
     def delete_tag(self, name: str, *, dry_run: bool = False) -> RefResult:
         """Delete a tag. NotInHistoryError when there is none of that name."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import delete_ref
+
         return delete_ref(self.operations, checked_name(name, "tag"), is_branch=False, dry_run=dry_run)
 
     def branch(
@@ -59,21 +58,29 @@ class BranchesAndTags(OpenedTable):
         `max-snapshot-age-ms` and `max-ref-age-ms`. UsageError for a name that is taken, NotInHistoryError when there is
         no such snapshot.
         """
+        from lakebed.formats.iceberg.commit.branches_and_tags import Wanted, put_ref
+
         wanted = Wanted(checked_name(name, "branch"), True, checked_position(at), self._target, options, replace)
         return put_ref(self.operations, wanted, dry_run)
 
     def retain(self, name: str, options: Mapping[str, object], dry_run: bool = False) -> RefResult:
         """Change how long a branch or tag keeps snapshots and lives: `min-snapshots-to-keep` and `max-snapshot-age-ms`
         of a branch, `max-ref-age-ms` of either. NotInHistoryError when there is none of that name."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import retain
+
         return retain(self.operations, checked_name(name, "branch or tag"), options, dry_run)
 
     def delete_branch(self, name: str, *, dry_run: bool = False) -> RefResult:
         """Delete a branch. Its snapshots stay until they expire. NotInHistoryError when there is none of that name."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import delete_ref
+
         return delete_ref(self.operations, checked_name(name, "branch"), is_branch=True, dry_run=dry_run)
 
     def fast_forward(self, name: str, *, dry_run: bool = False) -> RefResult:
         """Put the branch that is open at the snapshot of the branch or tag `name`, which must come after its own head.
         UsageError where it does not."""
+        from lakebed.formats.iceberg.commit.branches_and_tags import fast_forward
+
         return fast_forward(self.operations, self._target, checked_name(name, "branch"), dry_run)
 
     def cherry_pick(self, snapshot: Position, dry_run: bool = False) -> RefResult:
@@ -83,6 +90,8 @@ class BranchesAndTags(OpenedTable):
         Raises UsageError for a snapshot that the branch has already or that cannot be picked, CommitConflictError,
         NotInHistoryError.
         """
+        from lakebed.formats.iceberg.commit.cherry_pick import cherry_pick
+
         position = checked_target(snapshot, "a cherry-pick needs a snapshot")
 
         def choose(metadata: TableMetadata) -> Snapshot:
@@ -97,6 +106,8 @@ class BranchesAndTags(OpenedTable):
 
         Raises what `cherry_pick` raises.
         """
+        from lakebed.formats.iceberg.commit.cherry_pick import cherry_pick, staged_as
+
         choose = staged_as(checked_name(wap_id, "staged write"), self._target)
         return cherry_pick(self.operations, self._target, choose, self._properties, dry_run)
 
@@ -109,4 +120,6 @@ class BranchesAndTags(OpenedTable):
         snapshot is named, of another branch or in none. Raises NotInHistoryError when there is no such snapshot,
         UsageError for one that is no ancestor, CommitConflictError.
         """
+        from lakebed.formats.iceberg.rollback import roll_back
+
         return roll_back(self.operations, self._target, checked_target(to), dry_run, any_snapshot)

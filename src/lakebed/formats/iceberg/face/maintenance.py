@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
-from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
-from lakebed.formats.iceberg.expire.options import parsed
-from lakebed.formats.iceberg.expire.steps import expire_by_steps
 from lakebed.formats.iceberg.face.opened import OpenedTable
-from lakebed.formats.iceberg.relocate.copy import rewrite_table_path
-from lakebed.formats.iceberg.relocate.run import relocate
-from lakebed.formats.iceberg.repair.run import repair
-from lakebed.formats.iceberg.rewrite.choose import rewrite
-from lakebed.formats.iceberg.write.options import WAP_ID
-from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
-from lakebed.model.upkeep import ExpireResult, RelocateResult, RepairResult, RewriteResult, TablePathResult
 from lakebed.verbs.arguments import checked_name
+
+if TYPE_CHECKING:
+    from lakebed.kernel.engine import Engine
+    from lakebed.model.upkeep import ExpireResult, RelocateResult, RepairResult, RewriteResult, TablePathResult
 
 
 class Maintenance(OpenedTable):
@@ -41,6 +36,10 @@ class Maintenance(OpenedTable):
         `lakebed.rewrite.*`. With `lakebed.rewrite.what` = position-deletes or manifests these are rewritten instead.
         Raises CommitConflictError when others changed the same files meanwhile; no new file stays then.
         """
+        from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
+        from lakebed.formats.iceberg.rewrite.choose import rewrite
+        from lakebed.formats.iceberg.write.options import WAP_ID
+
         given = option_texts(options)
         callbacks = named_callbacks({**self.options, **given}).made
         commit = {k: v for k, v in self._properties.items() if k.startswith("commit.")}
@@ -62,6 +61,9 @@ class Maintenance(OpenedTable):
         With `remove-orphan-files`, files that no snapshot knows go as well, once they are old enough. Options are the
         arguments of Iceberg's procedures (docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is false.
         """
+        from lakebed.formats.iceberg.expire.options import parsed
+        from lakebed.formats.iceberg.expire.steps import expire_by_steps
+
         given = parsed(self._given(options))
         return expire_by_steps(self.operations, given, dry_run)
 
@@ -74,6 +76,8 @@ class Maintenance(OpenedTable):
         deletes, whose rows would come back, a lost manifest list, more than half of the files lost. StorageError when
         the store does not answer: a file is lost only if the store says so. CommitConflictError, CommitUnknownError.
         """
+        from lakebed.formats.iceberg.repair.run import repair
+
         given = self._given(options)
         return repair(self.operations, self._target, given, dry_run, engine)
 
@@ -84,6 +88,8 @@ class Maintenance(OpenedTable):
         folder, and the next metadata version names them. UnsupportedError for a catalog's table, and where files are
         missing here; CommitConflictError when another change was faster.
         """
+        from lakebed.formats.iceberg.relocate.run import relocate
+
         if not isinstance(self.operations, HadoopTable):
             raise UnsupportedError(
                 "the catalog decides where this table lies",
@@ -100,6 +106,8 @@ class Maintenance(OpenedTable):
         (also in `staging`/file-list.csv), then register `metadata`, or open the target by its path. Raises
         UnsupportedError for a table with files outside its folder, UsageError for folders inside one another.
         """
+        from lakebed.formats.iceberg.relocate.copy import rewrite_table_path
+
         return rewrite_table_path(
             self.operations, checked_name(target, "target"), checked_name(staging, "staging folder"), since, dry_run
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
@@ -14,30 +14,19 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.face.opened import OpenedTable
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.manifests import loaded_with_list
-from lakebed.formats.iceberg.read.appends import plan_appends
-from lakebed.formats.iceberg.read.changes import plan_difference, range_of
-from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
-from lakebed.formats.iceberg.read.plan import plan_snapshot
-from lakebed.formats.iceberg.read.snapshot_options import (
-    append_range,
-    given_position,
-    is_newest,
-    newest_instant,
-    schema_id_of,
-)
-from lakebed.formats.iceberg.read.stream import IcebergStream
-from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
-from lakebed.formats.iceberg.system_tables.names import system_tables
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.instant import Instant
-from lakebed.model.report import TableReport
 from lakebed.verbs.arguments import Position
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.system_tables import SystemTable
+
+if TYPE_CHECKING:
+    from lakebed.formats.iceberg.read.context import ReadContext
+    from lakebed.formats.iceberg.read.stream import IcebergStream
+    from lakebed.model.report import TableReport
+    from lakebed.verbs.system_tables import SystemTable
 
 
 class Reads(OpenedTable):
@@ -50,6 +39,8 @@ class Reads(OpenedTable):
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now. None for an empty table, and where
         options name the snapshot to read."""
+        from lakebed.formats.iceberg.read.snapshot_options import newest_instant
+
         if any(map(self._parsed.given, opt.POSITIONS)):
             return None
         metadata = self.table_metadata
@@ -59,6 +50,8 @@ class Reads(OpenedTable):
         return newest_instant(head, metadata.current_schema_id)
 
     def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
+        from lakebed.formats.iceberg.system_tables.names import system_tables
+
         loaded = self.operations.load()
         return system_tables(loaded, self.operations.files, self.branch_name)
 
@@ -72,6 +65,12 @@ class Reads(OpenedTable):
         `_row_id`, `_last_updated_sequence_number`) come when `columns` names them. With the options `start-snapshot-id`
         and `end-snapshot-id` the rows are those of appends between two snapshots.
         """
+        from lakebed.formats.iceberg.read.appends import plan_appends
+        from lakebed.formats.iceberg.read.context import ReadRequest
+        from lakebed.formats.iceberg.read.plan import plan_snapshot
+        from lakebed.formats.iceberg.read.snapshot_options import append_range, given_position, is_newest
+        from lakebed.formats.iceberg.read.task import predicate_schema
+
         metadata, files = self._to_read(self.branch_name if as_of is None or is_newest(as_of) else None)
         options = self._parsed
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
@@ -97,6 +96,10 @@ class Reads(OpenedTable):
 
         In format version 3 row ids identify updates (-U, +U). NotInHistoryError when one of the snapshots has expired.
         """
+        from lakebed.formats.iceberg.read.changes import plan_difference, range_of
+        from lakebed.formats.iceberg.read.context import ReadRequest
+        from lakebed.formats.iceberg.read.task import predicate_schema
+
         opt.refuse_positions(self._parsed, "changes", "Give after= and until=")
         metadata, files = self._to_read()
         start, end = range_of(metadata, after, until, self.branch_name)
@@ -112,6 +115,8 @@ class Reads(OpenedTable):
         With `appends_only` it is the stream of Iceberg's own Spark source: the rows of appends, from the oldest
         snapshot on. It refuses deletes and overwrites. It keeps the names of the columns that it began with.
         """
+        from lakebed.formats.iceberg.read.stream import IcebergStream
+
         metadata, _ = self._to_read()
         options = self._parsed
         names = tuple(field.name for field in metadata.schema.fields) if columns is None else tuple(columns)
@@ -126,6 +131,8 @@ class Reads(OpenedTable):
 
         `options` are those of `expire`, and table properties that a writer sets for itself.
         """
+        from lakebed.formats.iceberg.inspect import inspect
+
         return inspect(self.operations, self.branch_name, self._given(options))
 
     def _to_read(self, branch: str | None = None) -> tuple[TableMetadata, Files]:
@@ -152,9 +159,13 @@ class Reads(OpenedTable):
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
         """The snapshot of a position, and the schema to read it with."""
+        from lakebed.formats.iceberg.read.snapshot_options import is_newest, schema_id_of
+
         if is_newest(position):
             return metadata.snapshot(int(position.time)), metadata.schemas[schema_id_of(position)]
         return snapshot_at(metadata, position, self.branch_name), schema_at(metadata, position, self.branch_name)
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
+        from lakebed.formats.iceberg.read.context import ReadContext
+
         return ReadContext.of(metadata, schema, self._parsed[opt.DELETE_MEMORY])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakebed.errors import SchemaError
 from lakebed.formats.iceberg.face.reads import Reads
 from lakebed.formats.iceberg.snapshot import schema_at, snapshot_at
-from lakebed.formats.iceberg.statistics.columns import chosen, columns_named, compute_table_stats
-from lakebed.formats.iceberg.statistics.partitions import compute_partition_stats
-from lakebed.kernel.engine import Engine
-from lakebed.model.upkeep import PartitionStatsResult, TableStatsResult
 from lakebed.verbs.arguments import Position, checked_position
+
+if TYPE_CHECKING:
+    from lakebed.kernel.engine import Engine
+    from lakebed.model.upkeep import PartitionStatsResult, TableStatsResult
 
 
 class Statistics(Reads):
@@ -27,6 +28,9 @@ class Statistics(Reads):
         what `as_of` of `read` takes; default: the head of the branch. Counts are exact up to 4096 and estimates beyond.
         Raises SchemaError, NotInHistoryError, CommitConflictError when the snapshot expires meanwhile.
         """
+        from lakebed.formats.iceberg.statistics.columns import chosen, columns_named, compute_table_stats
+        from lakebed.model.upkeep import TableStatsResult
+
         names = columns_named(columns)
         loaded = self.operations.load()
         head = snapshot_at(loaded.metadata, checked_position(snapshot), self.branch_name)
@@ -47,6 +51,9 @@ class Statistics(Reads):
         default: the head of the branch. Raises UsageError for a table without partitions, NotInHistoryError,
         CommitConflictError when the snapshot expires meanwhile.
         """
+        from lakebed.formats.iceberg.statistics.partitions import compute_partition_stats
+        from lakebed.model.upkeep import PartitionStatsResult
+
         loaded = self.operations.load()
         head = snapshot_at(loaded.metadata, checked_position(snapshot), self.branch_name)
         if head is None:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakebed.errors import UsageError
-from lakebed.formats.iceberg.add_files.run import add_files
-from lakebed.formats.iceberg.alter.union import sink_of
 from lakebed.formats.iceberg.catalog.operations import Loaded, refuse_writing
 from lakebed.formats.iceberg.face.opened import OpenedTable
-from lakebed.formats.iceberg.write.sink import IcebergSink
-from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import option_texts
-from lakebed.model.commit import CommitResult
-from lakebed.model.upkeep import AddFilesResult
-from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
+
+if TYPE_CHECKING:
+    from lakebed.formats.iceberg.write.sink import IcebergSink
+    from lakebed.kernel.engine import Engine
+    from lakebed.model.commit import CommitResult
+    from lakebed.model.upkeep import AddFilesResult
+    from lakebed.verbs.two_phase import TableWriter
 
 
 class Writes(OpenedTable):
@@ -52,6 +52,8 @@ class Writes(OpenedTable):
         options: Mapping[str, object] = {},
         rows: pa.Schema | None = None,
     ) -> IcebergSink:
+        from lakebed.formats.iceberg.alter.union import sink_of
+
         loaded = self._to_write()
         given = {**self.options, **option_texts(options)}
         return sink_of(self.operations, loaded, given, mode, self._target, commit_user, callbacks, rows)
@@ -61,6 +63,8 @@ class Writes(OpenedTable):
 
         Raises SchemaError when rows do not fit. When the write fails, nothing is visible and no file stays.
         """
+        from lakebed.verbs.two_phase import TableWriter
+
         rows = data.schema if isinstance(getattr(data, "schema", None), pa.Schema) else None
         if rows is None and hasattr(data, "__arrow_c_stream__"):
             data = pa.RecordBatchReader.from_stream(data)
@@ -72,6 +76,8 @@ class Writes(OpenedTable):
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """A writer whose caller decides when to commit. It appends rows; rows with a `_row_kind` are changes by key."""
+        from lakebed.verbs.two_phase import TableWriter
+
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def add_files(
@@ -85,6 +91,8 @@ class Writes(OpenedTable):
         Raises UsageError for files that the table has already, SchemaError for those that do not fit it, and
         UnsupportedError for a place that the table may not touch (docs/iceberg-add-files.md).
         """
+        from lakebed.formats.iceberg.add_files.run import add_files
+
         locations = [paths] if isinstance(paths, str | os.PathLike) else paths
         if not isinstance(locations, Sequence) or not all(isinstance(one, str | os.PathLike) for one in locations):
             raise UsageError(f"paths is a {type(paths).__name__}", todo="Give a location, or a list of locations")

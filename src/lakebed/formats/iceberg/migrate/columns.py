@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.table.name_mapping import NameMapping
 
 from lakebed.errors import SchemaError
 from lakebed.formats.iceberg.add_files.footer import arrow_schema_of, fits
 from lakebed.formats.iceberg.add_files.paths import Candidate
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.conform import is_list
 from lakebed.formats.iceberg.read.formats import opened
@@ -23,7 +23,7 @@ from lakebed.kernel.decoding import Stated
 from lakebed.kernel.predicates.where import find_column
 from lakebed.kernel.rows.columns import schema_of
 
-_UNMAPPED = NameMapping([])
+_UNMAPPED = NameMapping()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.deletes import deleted_positions, read_deletes
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.read.task import Selection, live_positions, read_task
-from lakebed.kernel.arrays import Bools, Int64s, Objects
+from lakebed.kernel.arrays import Bools, Int64s, Objects, from_numpy, to_numpy
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.kernel.rows.matching import carried_over, row_hashes
@@ -91,7 +91,7 @@ class ChangeReader:
             for batch in self._rows(side, (), lineage=True):
                 if batch.column(0).null_count or batch.column(1).null_count:
                     return None
-                ids.append(np.column_stack([column.to_numpy() for column in batch.columns]))
+                ids.append(np.column_stack([to_numpy(column) for column in batch.columns]))
         return np.concatenate(ids)
 
     def _by_id(self, split: ChangeSplit, old: Int64s, new: Int64s) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,7 @@ class ChangeReader:
                 if not changed[here].any():
                     continue
                 batch = batch.select(names).append_column(ROW_KIND_FIELD, pa.array(kinds[here], pa.string()))
-                batch = batch.filter(pa.array(changed[here]))
+                batch = batch.filter(from_numpy(changed[here]))
                 kept = batch if self.predicate is None else keep(batch, self.predicate)
                 yield from filtered(iter([kept]), None, [*self.columns, ROW_KIND_FIELD.name])
 
@@ -136,7 +136,7 @@ class ChangeReader:
                 if parts > 1 or number == 0:
                     tables = [self._part(sides, part, parts) for sides in (split.removed, split.added)]
                     carried = carried_over(*(table.select(list(self.context.names)) for table in tables))
-                    changed = tuple(t.filter(pa.array(~mask)) for t, mask in zip(tables, carried, strict=True))
+                    changed = tuple(t.filter(from_numpy(~mask)) for t, mask in zip(tables, carried, strict=True))
                 for batch in changed[number].select(list(self.columns)).to_batches():
                     if len(batch):
                         yield _of_kind(batch, kind)
@@ -148,7 +148,7 @@ class ChangeReader:
             for batch in self._rows(side, names, self.predicate):
                 if parts > 1:
                     in_part = row_hashes(batch) % np.uint64(parts) == part
-                    batch = batch.filter(pa.array(in_part))
+                    batch = batch.filter(from_numpy(in_part))
                 batches.append(batch)
         return pa.Table.from_batches(batches, arrow_schema(self.context.columns(names)))
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.iceberg.codec.name_mapping import MappedField, NameMapping
 from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type, scalar
 
 
@@ -86,7 +86,7 @@ def with_mapping(fields: tuple[FileField, ...], mapping: NameMapping) -> tuple[F
 
 def _mapped(fields: tuple[FileField, ...], mappings: Sequence[MappedField]) -> tuple[FileField, ...]:
     by_name = {name: mapping for mapping in mappings for name in mapping.names}
-    unmapped = MappedField(names=[])
+    unmapped = MappedField()
     of_fields = [by_name.get(field.name, unmapped) for field in fields]
     return tuple(
         replace(field, id=mapping.field_id, children=_mapped(_standard(field), mapping.fields))

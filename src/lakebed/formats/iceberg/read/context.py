@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, StructType
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, METADATA_COLUMNS, ROW_ID, scalar
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.options import SPLIT_SIZE
@@ -74,7 +74,7 @@ class ReadContext:
             schema or metadata.schema,
             (metadata.schema, *newest_first),
             metadata.specs,
-            parse_mapping_from_json(mapping) if mapping else None,
+            NameMapping.parse(mapping) if mapping else None,
             delete_memory,
             metadata.location,
         )

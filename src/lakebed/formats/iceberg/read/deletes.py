@@ -37,7 +37,7 @@ from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
 from lakebed.formats.iceberg.read.delete_cache import OnceCache
 from lakebed.formats.iceberg.read.formats import OpenFile, gone, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, to_numpy
 
 INLINE_ROWS = 32 << 10
 """A set with more rows is not compared batch by batch, since each comparison prepares the set again."""
@@ -310,8 +310,8 @@ def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None)
             paths, positions = piece.columns
             if not pa.types.is_dictionary(paths.type):
                 paths = paths.dictionary_encode()
-            codes = paths.indices.to_numpy(zero_copy_only=False)
-            numbers = positions.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            codes = to_numpy(paths.indices)
+            numbers = to_numpy(positions.cast(pa.int64()))
             for code in np.unique(codes):
                 path = str(paths.dictionary[int(code)])
                 if only is None or path == only:

@@ -35,7 +35,7 @@ from lakebed.formats.iceberg.codec.bounds import decoded_bounds, values_of_field
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, Metrics
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read.pruning import STATS_USED
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, filled, from_values, scalar_of, to_numpy
 
 _ORDERED = (
     DateType, DecimalType, IntegerType, LongType, StringType, TimeType, TimestampNanoType, TimestampType,
@@ -105,7 +105,7 @@ class EqualityBounds:
                     columns[bounds.column] = self._bounds(entries, bounds.column)
                 lower, upper, nulls = columns[bounds.column]
                 apart = pc.or_kleene(pc.less(upper, bounds.least), pc.greater(lower, bounds.most))
-                mask = pc.fill_null(apart, False).to_numpy(zero_copy_only=False)
+                mask = to_numpy(filled(apart, False))
                 ruled_out |= mask & ~nulls if bounds.may_be_null else mask
             if ruled_out.any():
                 masks[path] = ruled_out
@@ -114,7 +114,7 @@ class EqualityBounds:
     def _bounds(self, entries: pa.Table, column: int) -> tuple[pa.Array, pa.Array, Bools]:
         kind = self.types[column]
         nulls = values_of_field(entries["null_value_counts"], column)
-        may_be_null = pc.fill_null(pc.greater(nulls, 0), True).to_numpy(zero_copy_only=False)
+        may_be_null = to_numpy(filled(pc.greater(nulls, scalar_of(0, nulls.type)), True))
         lower, upper = (values_of_field(entries[name], column) for name in ("lower_bounds", "upper_bounds"))
         return decoded_bounds(lower, kind), decoded_bounds(upper, kind), may_be_null
 
@@ -125,7 +125,7 @@ def _ranges(file: DeleteFile, types: Mapping[int, IcebergType]) -> list[_Range]:
     for column in file.equality_ids:
         low, high = metrics.lower_bounds.get(column), metrics.upper_bounds.get(column)
         if column in types and low is not None and high is not None:
-            least, most = decoded_bounds(pa.array([low, high], pa.binary()), types[column])
+            least, most = decoded_bounds(from_values([low, high], pa.binary()), types[column])
             if least.is_valid and most.is_valid:
                 ranges.append(_Range(column, least, most, metrics.null_value_counts.get(column, 1) > 0))
     return ranges

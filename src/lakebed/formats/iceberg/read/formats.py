@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table.name_mapping import NameMapping
 
 from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.files import Files

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, filled, one_chunk, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class KeySet:
         if not self.rows:
             return np.zeros(len(columns[0]), np.bool_)
         if not self.codes:
-            mask: Bools = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(zero_copy_only=False)
+            mask: Bools = to_numpy(pc.is_in(_plain(columns[0]), value_set=self.values[0]))
             return mask
         numbers = _numbers(columns[0], self.values[0])
         inside = numbers >= 0
@@ -64,6 +64,8 @@ class KeySet:
 
 def distinct_rows(table: pa.Table) -> pa.Table:
     """The table without repeated rows."""
+    if table.num_columns == 1:
+        return pa.table([_distinct(table.column(0))], names=table.column_names)
     plain = pa.table([_plain(column) for column in table.columns], names=table.column_names)
     return plain.group_by(plain.column_names, use_threads=False).aggregate([])
 
@@ -81,5 +83,5 @@ def _distinct(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _numbers(column: pa.Array | pa.ChunkedArray, distinct: pa.Array) -> Int64s:
     """The place of each value among the distinct ones, -1 for a value that is not there."""
     places = pc.index_in(_plain(column), value_set=distinct)
-    numbers: Int64s = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Int64s = to_numpy(filled(places, -1)).astype(np.int64)
     return numbers

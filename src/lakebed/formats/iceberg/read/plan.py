@@ -30,7 +30,7 @@ from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.read.split import IcebergSplit
 from lakebed.formats.iceberg.read.splits import splits_of_entries
 from lakebed.formats.iceberg.read.task import Selection, read_task
-from lakebed.kernel.arrays import Bools
+from lakebed.kernel.arrays import Bools, from_numpy, scalar_of, to_numpy
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan
@@ -149,7 +149,7 @@ def chosen_entries(
     columns = (*COLUMNS, *STATS_USED) if pruned or stats else COLUMNS
     for entries in iter_entries(files, metadata, manifests, columns):
         if pruning is not None and pruned:
-            entries = entries.filter(pa.array(pruning.entries(entries, spec)))
+            entries = entries.filter(from_numpy(pruning.entries(entries, spec)))
         yield entries if stats else entries.select([name for name in entries.column_names if name not in STATS_USED])
 
 
@@ -171,9 +171,9 @@ def pruned_deletes(
     for spec_id, manifests in delete_manifests.items():
         for entries in iter_entries(files, metadata, manifests, (*COLUMNS, *STATS_USED)):
             kept = pruning.entries(entries, metadata.specs[spec_id])
-            kept &= entries["content"].to_numpy() == content
-            kept &= pc.not_equal(entries["file_format"], "PUFFIN").to_numpy()
-            yield from delete_files(entries.filter(pa.array(kept)))
+            kept &= to_numpy(entries["content"]) == content
+            kept &= to_numpy(pc.not_equal(entries["file_format"], scalar_of("PUFFIN", pa.string())))
+            yield from delete_files(entries.filter(from_numpy(kept)))
 
 
 def unpartitioned(metadata: TableMetadata) -> frozenset[int]:

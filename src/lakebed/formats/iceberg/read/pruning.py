@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.codec.schema import VariantType
 from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed
 from lakebed.formats.iceberg.read.conform import conformed
 from lakebed.formats.iceberg.read.formats import ParquetData
-from lakebed.kernel.arrays import Bools, one_chunk
+from lakebed.kernel.arrays import Bools, filled, from_values, one_chunk, scalar_of, to_numpy
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.row_groups import row_group_facts
@@ -95,8 +95,8 @@ class Pruning:
 def _metric_facts(field: NestedField, entries: pa.Table) -> Iterator[Facts]:
     counts = values_of_field(entries["value_counts"], field.field_id)
     nulls = values_of_field(entries["null_value_counts"], field.field_id)
-    values = pc.fill_null(pc.less(nulls, counts), True).to_numpy(zero_copy_only=False)
-    may_be_null = pc.fill_null(pc.greater(nulls, 0), True).to_numpy(zero_copy_only=False)
+    values = to_numpy(filled(pc.less(nulls, counts), True))
+    may_be_null = to_numpy(filled(pc.greater(nulls, scalar_of(0, nulls.type)), True))
     lower = decoded_bounds(values_of_field(entries["lower_bounds"], field.field_id), field.field_type)
     upper = decoded_bounds(values_of_field(entries["upper_bounds"], field.field_id), field.field_type)
     yield Facts(lower, upper, may_be_null, values, _nans(field.field_type, len(entries)))
@@ -113,7 +113,7 @@ def _partition_facts(field: NestedField, partitions: pa.ChunkedArray, spec: Part
     for number, part in enumerate(spec.fields):
         if part.source_id == field.field_id and not isinstance(part.transform, VoidTransform | UnknownTransform):
             column = one_chunk(pc.struct_field(partitions, [number]))
-            null = column.is_null().to_numpy(zero_copy_only=False)
+            null = to_numpy(column.is_null())
             yield from _transform_facts(part.transform, field.field_type, column, column, null, ~null)
 
 
@@ -123,8 +123,8 @@ def _summary_facts(field: NestedField, manifests: Sequence[ManifestFile], spec: 
             continue
         summaries = [m.partitions[number] if m.partitions and number < len(m.partitions) else None for m in manifests]
         kind = part.transform.result_type(field.field_type)
-        low = decoded_bounds(pa.array([s and s.lower_bound for s in summaries], pa.binary()), kind)
-        high = decoded_bounds(pa.array([s and s.upper_bound for s in summaries], pa.binary()), kind)
+        low = decoded_bounds(from_values([s and s.lower_bound for s in summaries], pa.binary()), kind)
+        high = decoded_bounds(from_values([s and s.upper_bound for s in summaries], pa.binary()), kind)
         nulls = np.array([s is None or s.contains_null for s in summaries], np.bool_)
         values = np.ones(len(summaries), np.bool_)
         yield from _transform_facts(part.transform, field.field_type, low, high, nulls, values)
@@ -137,7 +137,7 @@ def _transform_facts(
     source = plain_type(kind)
     nans = _nans(kind, len(low))
     if isinstance(transform, BucketTransform):
-        buckets = pc.if_else(pc.equal(low, high), low, pa.scalar(None, low.type)).cast(pa.int32())
+        buckets = pc.if_else(pc.equal(low, high), low, pa.nulls(1, low.type)[0]).cast(pa.int32())
         unknown = pa.nulls(len(low), source)
         yield Facts(unknown, unknown, nulls, values, nans, lambda column: transformed(transform, column, kind), buckets)
         return

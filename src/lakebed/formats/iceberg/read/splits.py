@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.data_files import DATA_COLUMNS, DataFile, DeleteFil
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.split import ByteRange, IcebergSplit, split_name, starts_of_parts
-from lakebed.kernel.arrays import Int32s, Int64s
+from lakebed.kernel.arrays import Int32s, Int64s, from_numpy, from_values, to_numpy
 from lakebed.verbs.many_splits import MANY, ManySplits
 
 _WHOLE = -1
@@ -48,7 +48,7 @@ def _deletes(
     rows = [] if index.is_empty else index.touched(entries)
     if not rows:
         return codes, []
-    touched = entries.take(pa.array(rows, pa.int64()))
+    touched = entries.take(from_values(rows, pa.int64()))
     if bounds.ranges:
         codes[rows] = np.arange(len(rows))
         return codes, [task.deletes for task in bounds.tasks(touched, index)]
@@ -98,7 +98,7 @@ class FileSplits(ManySplits[IcebergSplit]):
         rows, new_rows = np.unique(self.rows[places], return_inverse=True)
         files: list[pa.Table] = []
         for table, _, local in self._of_tables(rows):
-            files.append(_compact(table.take(pa.array(local))))
+            files.append(_compact(table.take(from_numpy(local))))
         begins = np.cumsum([0, *map(len, files)])[:-1]
         used, deletes = np.unique(np.append(0, self.deletes[rows]), return_inverse=True)
         sets = tuple(self.sets[number] for number in used.tolist())
@@ -154,14 +154,14 @@ def _compact(table: pa.Table) -> pa.Table:
 def _parts(table: pa.Table, begin: int, split_size: int) -> Int64s:
     """The splits of a table's files as four columns: the number of the file, the first byte, the end, the bytes."""
     count = len(table)
-    sizes = table["file_size_in_bytes"].to_numpy()
+    sizes = to_numpy(table["file_size_in_bytes"])
     rows = np.arange(begin, begin + count)
     whole = np.stack([rows, np.zeros(count, np.int64), np.full(count, _WHOLE), sizes])
     large = np.flatnonzero(sizes > split_size)
     if not len(large) or "split_offsets" not in table.column_names:
         return whole
     several: list[tuple[int, int, int, int]] = []
-    chosen = table.select(["split_offsets", "file_format"]).take(pa.array(large))
+    chosen = table.select(["split_offsets", "file_format"]).take(from_numpy(large))
     for row, offsets, format in zip(large.tolist(), *(column.to_pylist() for column in chosen), strict=True):
         starts = starts_of_parts(offsets or (), format, int(sizes[row]), split_size)
         ends = (*starts[1:], int(sizes[row]))

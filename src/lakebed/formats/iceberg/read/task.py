@@ -37,7 +37,7 @@ from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetDa
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.split import ByteRange
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, from_numpy, scalar_of, to_numpy
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 
@@ -50,7 +50,8 @@ class Selection:
 
     `columns` are names of the context's schema or of metadata columns, None for all of the schema. With `lineage`,
     `_row_id` and `_last_updated_sequence_number` come last. `predicate` keeps rows, `part` row groups, and `positions`
-    the rows at these positions of the file, in ascending order; None keeps all.
+    the rows at these positions of the file, in ascending order; None keeps all. Unless it `filters`, the predicate only
+    rules out row groups: the caller looks at each row anyway.
     """
 
     columns: Sequence[str] | None = None
@@ -58,6 +59,7 @@ class Selection:
     lineage: bool = False
     part: ByteRange | None = None
     positions: Int64s | None = None
+    filters: bool = True
 
 
 def read_task(
@@ -78,7 +80,7 @@ def read_task(
         groups = _groups(file, predicate, context, selection.part)
         live = _LiveRows(files, context, task, file, groups, selection.positions)
         for batch in live.batches(fields or (POS,)):
-            kept = batch if predicate is None else keep(batch, predicate)
+            kept = batch if predicate is None or not selection.filters else keep(batch, predicate)
             if kept.num_rows:
                 yield kept.select(names)
 
@@ -87,7 +89,7 @@ def live_positions(files: Files, context: ReadContext, task: FileTask) -> Int64s
     """The positions of a data file's live rows, ascending."""
     with _opened(files, context, task) as file:
         live = _LiveRows(files, context, task, file)
-        positions = [batch.column(0).to_numpy() for batch in live.batches((POS,))]
+        positions = [to_numpy(batch.column(0)) for batch in live.batches((POS,))]
     return np.concatenate(positions) if positions else np.empty(0, np.int64)
 
 
@@ -153,7 +155,7 @@ class _LiveRows:
             if kept is None:
                 yield batch
             elif kept.any():
-                yield batch.filter(pa.array(kept))
+                yield batch.filter(from_numpy(kept))
 
     def _kept(
         self, piece: Piece, by_number: Mapping[int, pa.Array], readers: Sequence[tuple[KeySet, KeyReader]]
@@ -220,9 +222,9 @@ class Makers:
 
     def _computed(self, field: NestedField) -> Maker:
         if field.field_id == FILE.field_id:
-            return lambda piece, by_number: pa.repeat(pa.scalar(self._data.path), piece.rows)
+            return lambda piece, by_number: pa.repeat(scalar_of(self._data.path, pa.string()), piece.rows)
         if field.field_id == SPEC_ID.field_id:
-            return lambda piece, by_number: pa.repeat(pa.scalar(self._data.spec_id, pa.int32()), piece.rows)
+            return lambda piece, by_number: pa.repeat(scalar_of(self._data.spec_id, pa.int32()), piece.rows)
         if field.field_id == POS.field_id:
             return lambda piece, by_number: _positions(piece, 0)
         first, sequence = self._data.first_row_id, self._data.sequence_number
@@ -230,7 +232,7 @@ class Makers:
             return lambda piece, by_number: pa.nulls(piece.rows, pa.int64())
         if field.field_id == ROW_ID.field_id:
             return self._inherited(field, lambda piece: _positions(piece, first))
-        return self._inherited(field, lambda piece: pa.repeat(pa.scalar(sequence, pa.int64()), piece.rows))
+        return self._inherited(field, lambda piece: pa.repeat(scalar_of(sequence, pa.int64()), piece.rows))
 
     def _inherited(self, field: NestedField, inherit: Callable[[Piece], pa.Array]) -> Maker:
         """A column of row lineage: the values that the file holds; where one is null, the inherited value."""
@@ -246,4 +248,4 @@ _COMPUTED = {field.field_id for field in (FILE, SPEC_ID, POS, ROW_ID, LAST_UPDAT
 
 def _positions(piece: Piece, first: int) -> pa.Array:
     start = first + piece.start
-    return pa.array(np.arange(start, start + piece.rows, dtype=np.int64))
+    return from_numpy(np.arange(start, start + piece.rows, dtype=np.int64))

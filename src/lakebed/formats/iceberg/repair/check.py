@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyiceberg.table.name_mapping import NameMapping
 
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
+from lakebed.formats.iceberg.codec.name_mapping import NameMapping
 from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, decode_vector, read_footer
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.formats import opened
@@ -34,7 +34,7 @@ NAMED_COLUMNS = (
 MISSING = "the file is missing"
 _PER_TASK = 32
 _PUFFIN_END = 64 << 10
-_UNMAPPED = NameMapping([])
+_UNMAPPED = NameMapping()
 """A check asks for no field ids: a file without them is whole."""
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.sort_order import SortField, SortOrder
 from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
 from lakebed.formats.iceberg.write.routing import Router, Sorter, derived, source_path
 from lakebed.kernel.sort_keys import Direction, comparable
@@ -93,7 +93,7 @@ def order_of(metadata: TableMetadata, strategy: str, text: str, width: int = 8) 
     if text.strip():
         if strategy == "binpack":
             raise OptionError.ill_typed(SORT_ORDER.key, text, "no order with strategy=binpack")
-        return _sorted(metadata, SortOrder(*_fields(metadata.schema, text)))
+        return _sorted(metadata, SortOrder(tuple(_fields(metadata.schema, text))))
     if strategy != "sort":
         return None
     order = table_order(metadata)
@@ -131,8 +131,8 @@ def _fields(schema: Schema, text: str) -> Iterator[SortField]:
         yield SortField(
             source_id=_column(schema, _unquoted(match[1])),
             transform=IdentityTransform(),
-            direction=SortDirection.DESC if down else SortDirection.ASC,
-            null_order=NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST,
+            descending=down,
+            nulls_first=nulls == "first",
         )
 
 

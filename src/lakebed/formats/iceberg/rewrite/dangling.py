@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, Partition, distinct_partitions, partition_key
+from lakebed.kernel.arrays import filled, from_values, to_numpy
 
 DATA_COLUMNS = ("file_path", "spec_id", "partition", "sequence_number")
 """The columns of data files that `dangling` needs."""
@@ -31,8 +32,8 @@ def dangling(
     data files at the paths `removed` do not count. `unpartitioned` are the ids of specs whose equality deletes apply to
     the whole table.
     """
-    removed_paths = pa.array(list(removed), pa.string())
-    referenced = pa.array([d.referenced_data_file for d in deletes if d.referenced_data_file], pa.string())
+    removed_paths = from_values(list(removed), pa.string())
+    referenced = from_values([d.referenced_data_file for d in deletes if d.referenced_data_file], pa.string())
     oldest: dict[tuple[int, Partition], int] = {}
     live_referenced: set[str] = set()
     for piece in entries:
@@ -63,5 +64,5 @@ def _oldest(entries: pa.Table) -> dict[tuple[int, Partition], int]:
     spec_id = entries["spec_id"][0].as_py()
     codes, values = distinct_partitions(entries["partition"])
     least = np.full(len(values), _NEVER, np.int64)
-    np.minimum.at(least, codes, pc.fill_null(entries["sequence_number"], 0).to_numpy())
+    np.minimum.at(least, codes, to_numpy(filled(entries["sequence_number"], 0)))
     return {(spec_id, partition_key(value)): number for value, number in zip(values, least.tolist(), strict=True)}

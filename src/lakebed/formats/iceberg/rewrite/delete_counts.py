@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.data_files import (
     partition_key,
 )
 from lakebed.formats.iceberg.delete_index import DeleteIndex
-from lakebed.kernel.arrays import Bools, Int64s, one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, filled, from_numpy, from_values, one_chunk, scalar_of, to_numpy
 
 DELETE_COLUMNS = (
     "content", "file_path", "file_format", "spec_id", "partition", "record_count", "sequence_number",
@@ -81,7 +81,7 @@ class DeleteCounts:
         """
         files, rows, size = (np.zeros(len(entries), np.int64) for _ in range(3))
         if len(entries) and not self.is_empty:
-            number = pc.fill_null(entries["sequence_number"], 0).to_numpy()
+            number = to_numpy(filled(entries["sequence_number"], 0))
             place = _groups(entries, self._places)
             vector = _places_of_paths(entries, self._vector_paths)
             vectors = self._vectors.from_number(vector, np.full(len(vector), -1))
@@ -92,8 +92,8 @@ class DeleteCounts:
             of_file = np.where(vector >= 0, vectors, of_path)
             files, _, size = everywhere + equality + of_file
             files = files + np.where(vector >= 0, 0, of_partition[0])
-            rows = np.minimum(of_file[1], entries["record_count"].to_numpy())
-        return pa.array(files.astype(np.int32)), pa.array(rows), pa.array(size)
+            rows = np.minimum(of_file[1], to_numpy(entries["record_count"]))
+        return from_numpy(files.astype(np.int32)), from_numpy(rows), from_numpy(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +110,17 @@ class _DeleteTable:
 
     @classmethod
     def of(cls, entries: pa.Table) -> _DeleteTable:
-        equality = entries["content"].to_numpy() == Content.EQUALITY_DELETES
-        vectors = pc.equal(entries["file_format"], "PUFFIN").to_numpy() & ~equality
+        equality = to_numpy(entries["content"]) == Content.EQUALITY_DELETES
+        vectors = to_numpy(pc.equal(entries["file_format"], scalar_of("PUFFIN", pa.string()))) & ~equality
         low, high = (values_of_field(entries[name], DELETE_FILE_PATH) for name in ("lower_bounds", "upper_bounds"))
-        only = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
+        only = pc.if_else(pc.equal(low, high), low, pa.nulls(1, pa.binary())[0]).cast(pa.string())
         path = one_chunk(pc.coalesce(entries["referenced_data_file"], only))
         return cls(entries, entries["spec_id"][0].as_py(), equality, ~equality & ~vectors, vectors, path)
 
     @property
     def has_path(self) -> Bools:
         """Which delete files are about one known data file."""
-        mask: Bools = self.path.is_valid().to_numpy(zero_copy_only=False)
+        mask: Bools = to_numpy(self.path.is_valid())
         return mask
 
 
@@ -144,7 +144,7 @@ class _Sorted:
         group = _concatenated([numbers[mask] for numbers, mask in zip(groups, masks, strict=True)])
 
         def column(name: str) -> Int64s:
-            columns = [pc.fill_null(table.entries[name], 0).to_numpy() for table in tables]
+            columns = [to_numpy(filled(table.entries[name], 0)) for table in tables]
             return _concatenated([values[mask] for values, mask in zip(columns, masks, strict=True)])
 
         sequence, records = column("sequence_number"), column("record_count")
@@ -186,8 +186,8 @@ def _groups(entries: pa.Table, places: dict[Place, int] | Mapping[Place, int], g
 
 def _numbered_paths(tables: Sequence[_DeleteTable], masks: Sequence[Bools]) -> tuple[pa.StringArray, list[Int64s]]:
     """The distinct paths of the files that the masks choose, and each file's place among them."""
-    chosen = [table.path.filter(pa.array(mask)) for table, mask in zip(tables, masks, strict=True)]
-    paths = pc.unique(pa.concat_arrays(chosen)) if chosen else pa.array([], pa.string())
+    chosen = [table.path.filter(from_numpy(mask)) for table, mask in zip(tables, masks, strict=True)]
+    paths = pc.unique(pa.concat_arrays(chosen)) if chosen else from_values([], pa.string())
     return paths, [_places(table.path, paths) for table in tables]
 
 
@@ -197,13 +197,13 @@ def _places_of_paths(entries: pa.Table, paths: pa.StringArray) -> Int64s:
 
 
 def _places(values: pa.Array | pa.ChunkedArray, among: pa.StringArray) -> Int64s:
-    places: Int64s = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
+    places: Int64s = to_numpy(filled(pc.index_in(values, value_set=among), -1)).astype(np.int64)
     return places
 
 
 def _check_vectors(tables: Sequence[_DeleteTable]) -> None:
     """CorruptError unless each vector has a data file of its own. The delete index raises it, with its own text."""
-    vectors = [table.entries.filter(pa.array(table.vectors)) for table in tables]
+    vectors = [table.entries.filter(from_numpy(table.vectors)) for table in tables]
     columns = [entries["referenced_data_file"] for entries in vectors if len(entries)]
     paths = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     if paths.null_count or pc.count_distinct(paths).as_py() < len(paths):

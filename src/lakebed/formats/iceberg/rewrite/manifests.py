@@ -24,7 +24,7 @@ from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifests_of
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped
 
@@ -168,7 +168,7 @@ def _pieces(attempt: Attempt, group: _Group) -> Iterator[pa.Table]:
         if not len(entries):
             continue
         place = entries.schema.get_field_index("status")
-        status = pa.array(np.full(len(entries), EXISTING, np.int8))
+        status = from_numpy(np.full(len(entries), EXISTING, np.int8))
         yield _by_partition(entries.set_column(place, "status", status))
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
 from lakebed.formats.iceberg.codec.bounds import decoded_bounds, values_of_field
-from lakebed.kernel.arrays import Int32s, Int64s, one_chunk
+from lakebed.kernel.arrays import Int32s, Int64s, one_chunk, to_numpy
 
 
 def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
@@ -29,7 +29,7 @@ def overlap_depths(ranges: pa.Table, groups: Int64s) -> Int32s:
     files with the same number in `groups` are compared.
     """
     low, high = (one_chunk(ranges[name]) for name in ("low", "high"))
-    has_range = pc.and_(pc.is_valid(low), pc.is_valid(high)).to_numpy(zero_copy_only=False)
+    has_range = to_numpy(pc.and_(pc.is_valid(low), pc.is_valid(high)))
     depths = np.ones(len(ranges), np.int32)
     if not has_range.any():
         return depths
@@ -72,5 +72,5 @@ def _order_codes(low: pa.Array, high: pa.Array) -> Int64s:
     both = pa.concat_arrays([low, high])
     if pa.types.is_fixed_size_binary(both.type):
         both = both.cast(pa.binary())
-    codes: Int64s = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
+    codes: Int64s = to_numpy(pc.rank(both, tiebreaker="dense")).astype(np.int64)
     return codes

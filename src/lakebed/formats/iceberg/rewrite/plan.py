@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.rewrite.options import PlanRules
 from lakebed.formats.iceberg.rewrite.packing import next_fit
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, filled, to_numpy
 from lakebed.model.upkeep import RewriteGroup, RewriteResult, Skipped
 
 PLAN_SCHEMA = pa.schema(
@@ -173,7 +172,7 @@ def _weighed(files: pa.Table, size: Int64s, records: Int64s, deleted: Int64s, ru
 
 
 def _numbers(files: pa.Table, name: str) -> Int64s:
-    numbers: Int64s = pc.fill_null(files[name], 0).to_numpy().astype(np.int64, copy=False)
+    numbers: Int64s = to_numpy(filled(files[name], 0)).astype(np.int64, copy=False)
     return numbers
 
 
@@ -184,7 +183,7 @@ def _partitions(keys: pa.ChunkedArray, foreign: Bools) -> tuple[Int64s, list[str
     """
     encoded = keys.unify_dictionaries().combine_chunks()
     names = encoded.dictionary.dictionary_encode()  # two partitions may have one name
-    code = names.indices.to_numpy()[encoded.indices.to_numpy()]
+    code = to_numpy(names.indices)[to_numpy(encoded.indices)]
     code = np.where(foreign, len(names.dictionary), code)
     first = np.full(len(names.dictionary) + 1, len(code), np.int64)
     first[code[::-1]] = np.arange(len(code) - 1, -1, -1)

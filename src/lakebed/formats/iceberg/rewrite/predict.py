@@ -10,6 +10,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import OUTPUT_SPEC, PlanRules
 from lakebed.formats.iceberg.rewrite.plan import Plan
 from lakebed.formats.iceberg.rewrite.scan import LiveFiles
+from lakebed.kernel.arrays import to_numpy
 
 
 def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules: PlanRules) -> list[str]:
@@ -20,9 +21,9 @@ def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules:
             files = live.table.take(group.rows)
             for spec_id in pc.unique(files["spec_id"]).to_pylist():
                 of_spec = files.filter(pc.equal(files["spec_id"], spec_id))
-                codes = of_spec["partition_key"].combine_chunks().indices.to_numpy()
+                codes = to_numpy(of_spec["partition_key"].combine_chunks().indices)
                 partitions = np.unique(codes, return_inverse=True)[1]
-                sizes = np.bincount(partitions, of_spec["file_size_in_bytes"].to_numpy())
+                sizes = np.bincount(partitions, to_numpy(of_spec["file_size_in_bytes"]))
                 kept = int(rules.sizes.expected_files(sizes.astype(np.int64)).sum())
                 new = _new_partitions(metadata, spec_id, rules.output_spec)
                 rows = int(pc.sum(of_spec["record_count"]).as_py() or 0)

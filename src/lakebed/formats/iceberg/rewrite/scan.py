@@ -27,7 +27,7 @@ from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
 from lakebed.formats.iceberg.rewrite.overlap import overlap_depths, ranges_of
 from lakebed.formats.iceberg.rewrite.plan import DELETE_BYTES, PLAN_SCHEMA
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, from_values, to_numpy
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class LiveFiles:
             number = numbers[place]
             if self.pruning.predicate is not None:
                 spec = self.metadata.specs[runs[place][0].spec_id]
-                entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
+                entries = entries.filter(from_numpy(self.pruning.entries(entries, spec)))
             rows_of_run = ordered[ends[number] : ends[number + 1]] - self.starts[number]
-            return entries.select([*COLUMNS]).take(pa.array(rows_of_run))
+            return entries.select([*COLUMNS]).take(from_numpy(rows_of_run))
 
         columns = COLUMNS if self.pruning.predicate is None else (*COLUMNS, *STATS_USED)
         entries = tuple(map_runs(self.files, self.metadata, runs, chosen_of, columns))
@@ -132,7 +132,7 @@ class ChosenFiles:
         ends = np.searchsorted(places, starts)
         numbers = np.flatnonzero(np.diff(ends)).tolist()
         paths = [
-            self.entries[number]["file_path"].take(pa.array(places[ends[number] : ends[number + 1]] - starts[number]))
+            self.entries[number]["file_path"].take(from_numpy(places[ends[number] : ends[number + 1]] - starts[number]))
             for number in numbers
         ]
 
@@ -165,16 +165,16 @@ class _Planner:
     def __call__(self, spec_id: int, entries: pa.Table) -> pa.Table:
         spec = self.metadata.specs[spec_id]
         if self.pruning.predicate is not None:
-            entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
+            entries = entries.filter(from_numpy(self.pruning.entries(entries, spec)))
         deletes, rows, sizes = self.deletes.of(entries)
         codes, partitions = distinct_partitions(entries["partition"])
-        paths = pa.array([partition_path(spec, values) for values in partitions], pa.string())
+        paths = from_values([partition_path(spec, values) for values in partitions], pa.string())
         table = pa.table(
             {
                 "file_size_in_bytes": entries["file_size_in_bytes"],
                 "record_count": entries["record_count"],
-                "spec_id": pa.array(np.full(len(entries), spec_id, np.int32)),
-                "partition_key": pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), paths),
+                "spec_id": from_numpy(np.full(len(entries), spec_id, np.int32)),
+                "partition_key": pa.DictionaryArray.from_arrays(from_numpy(codes.astype(np.int32, copy=False)), paths),
                 "delete_files": deletes,
                 "deleted_rows": rows,
             },
@@ -196,7 +196,7 @@ def _with_depths(table: pa.Table) -> pa.Table:
     kept = [name for name in table.column_names if name not in ("low", "high")]
     if not len(table):
         return table.select(kept)
-    specs, keys = table["spec_id"].to_numpy(), table["partition_key"].combine_chunks()
-    groups = specs.astype(np.int64) * (len(keys.dictionary) + 1) + keys.indices.to_numpy()
+    specs, keys = to_numpy(table["spec_id"]), table["partition_key"].combine_chunks()
+    groups = specs.astype(np.int64) * (len(keys.dictionary) + 1) + to_numpy(keys.indices)
     depths = overlap_depths(table.select(["low", "high"]), groups)
-    return table.select(kept).append_column("overlap_depth", pa.array(depths))
+    return table.select(kept).append_column("overlap_depth", from_numpy(depths))

@@ -25,6 +25,7 @@ from lakebed.formats.iceberg.rewrite.join import join_files
 from lakebed.formats.iceberg.write.file_sizes import FileSizes
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.formats.iceberg.write.routing import Bucket, Router
+from lakebed.kernel.arrays import from_numpy
 from lakebed.kernel.sorting import MEMORY, Keys, sorted_batches
 
 
@@ -255,7 +256,7 @@ def _by_bucket(
         return
     grouped = router.group(pa.Table.from_batches([batch]))
     if grouped.order is not None:
-        batch, codes = batch.take(pa.array(grouped.order)), grouped.codes[grouped.order]
+        batch, codes = batch.take(from_numpy(grouped.order)), grouped.codes[grouped.order]
     else:
         codes = grouped.codes
     for code, start, end in runs(codes):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.write.task import KIND_COLUMN, TaskTarget
-from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.arrays import Int64s, from_numpy, from_values, one_chunk, to_numpy
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.rows.conform import conform
@@ -49,12 +49,12 @@ class _LastOfEachKey:
         try:
             for run in runs:
                 rows = pa.Table.from_batches(run.batches(target.files), run.schema).combine_chunks()
-                rows = rows.take(pa.array(_last_rows(rows, target.keys)))
+                rows = rows.take(from_numpy(_last_rows(rows, target.keys)))
                 keys = rows.select(list(target.keys)).cast(target.key_schema)
                 keys_out.write(keys)
                 bounds = widened(bounds, keys)
-                kinds = rows[KIND_COLUMN].to_numpy()
-                winners = rows.filter(pa.array((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
+                kinds = to_numpy(rows[KIND_COLUMN])
+                winners = rows.filter(from_numpy((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
                 rows_out.write(conform(winners, target.rows_schema, target.location))
             staged_rows, staged_keys = rows_out.finish(), keys_out.finish()
         except BaseException:
@@ -88,7 +88,7 @@ def widened(bounds: pa.Table | None, keys: pa.Table | None) -> pa.Table | None:
     for field, column in zip(keys.schema, keys.columns, strict=True):
         plain = _plain(one_chunk(column))
         least, most = pc.min_max(plain).values() if _has_order(plain.type) else (None, None)
-        both = pa.array([value.as_py() if value is not None else None for value in (least, most)], plain.type)
+        both = from_values([value.as_py() if value is not None else None for value in (least, most)], plain.type)
         columns.append(both if plain.type == field.type else pa.ExtensionArray.from_storage(field.type, both))
     return pa.Table.from_arrays(columns, schema=keys.schema)
 

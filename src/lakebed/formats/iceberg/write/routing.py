@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.transforms import Transform, VoidTransform
 from pyiceberg.types import IcebergType
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.iceberg.codec.sort_order import SortOrder
 from lakebed.formats.iceberg.codec.transforms import transformed
 from lakebed.formats.iceberg.data_files import Partition, partition_key
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import from_numpy, one_chunk
 from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.sizing.staging import Grouped, grouped
 from lakebed.kernel.sort_keys import Direction, comparable, sort_order
@@ -64,7 +64,7 @@ class Router:
         ]
         plain = [column.storage if isinstance(column, pa.ExtensionArray) else column for column in columns]
         codes, first = distinct(plain)
-        values = [column.take(pa.array(first)).to_pylist() for column in columns]
+        values = [column.take(from_numpy(first)).to_pylist() for column in columns]
         buckets: list[Hashable] = [Bucket(values) for values in zip(*values, strict=True)]
         return grouped(codes.astype(np.int64), buckets)
 
@@ -89,14 +89,12 @@ class Sorter:
         columns, directions = [], []
         for field in self.order.fields:
             columns.append(derived(rows, self.schema, field.source_id, field.transform, "the sort order"))
-            directions.append(
-                Direction(field.direction is SortDirection.DESC, field.null_order is NullOrder.NULLS_FIRST)
-            )
+            directions.append(Direction(field.descending, field.nulls_first))
         return comparable(columns, directions)
 
     def sorted(self, rows: pa.Table) -> pa.Table:
         """The rows in order. Equal rows keep their order."""
-        return rows.take(pa.array(sort_order(self.keys(rows)))) if self and len(rows) > 1 else rows
+        return rows.take(from_numpy(sort_order(self.keys(rows)))) if self and len(rows) > 1 else rows
 
 
 def derived(rows: pa.Table, schema: Schema, source_id: int, transform: Transform[Any, Any], where: str) -> pa.Array:

@@ -47,7 +47,7 @@ from lakebed.formats.iceberg.write.file_layout import Layout
 from lakebed.formats.iceberg.write.formats import FileColumns, Written, open_data_file
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, from_numpy, from_values, to_numpy
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.predicates.tree import Call, Column, Literal, Node, all_of
 from lakebed.kernel.sizing.file_counts import share_out
@@ -88,10 +88,10 @@ class ByKey:
         positions: list[Int64s] = []
         for part in self.runs:
             keys = self._keys(files, part)
-            selection = Selection([*self.names, POS.name], self.predicate)
+            selection = Selection([*self.names, POS.name], self.predicate, filters=False)
             for batch in read_task(files, context, task, selection):
                 mask = keys.contains([batch.column(name) for name in self.names])
-                positions.append(batch.column(POS.name).to_numpy()[mask])
+                positions.append(to_numpy(batch.column(POS.name))[mask])
         return np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
 
     def _keys(self, files: Files, part: Sequence[Run]) -> KeySet:
@@ -109,7 +109,7 @@ class ByPredicate:
     def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
         """The positions of the rows of a data file that match, ascending."""
         batches = read_task(files, context, task, Selection([POS.name], self.predicate))
-        return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
+        return np.concatenate([np.empty(0, np.int64), *(to_numpy(batch.column(POS.name)) for batch in batches)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +293,10 @@ class DeleteWriter:
 def write_positions(files: Files, url: str, by_path: Sequence[tuple[str, Int64s]], layout: Layout) -> Written:
     """Write a position delete file with positions per data file. The files come in the order of their paths."""
     codes = np.repeat(np.arange(len(by_path)), [len(positions) for _, positions in by_path])
-    names = pa.array([path for path, _ in by_path], pa.string())
+    names = from_values([path for path, _ in by_path], pa.string())
     positions = np.concatenate([positions for _, positions in by_path]) if by_path else np.empty(0, np.int64)
     rows = pa.table(
-        {"file_path": names.take(pa.array(codes)), "pos": positions},
+        {"file_path": names.take(from_numpy(codes)), "pos": positions},
         schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
     )
     modes = {field.field_id: _FULL for field in POSITION_DELETE_FIELDS}

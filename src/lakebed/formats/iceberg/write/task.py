@@ -21,7 +21,7 @@ from lakebed.formats.iceberg.codec.transforms import hashed
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.routing import Router
-from lakebed.kernel.arrays import Int8s, Int32s, UInt32s, one_chunk
+from lakebed.kernel.arrays import Int8s, Int32s, UInt32s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.rows.conform import check_conformable, conform
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, StagingLimits, grouped
@@ -131,7 +131,9 @@ class IcebergTaskWriter:
             rows = target.conformed(data, target.changes_schema)
             kinds = rule.kinds(data, target.keys, target.location)
             codes = np.zeros(len(rows), np.int8) if kinds is None else kinds
-            rows = rows.append_column(pa.field(KIND_COLUMN, pa.int8(), False), pa.array(codes, pa.int8()))
+            rows = rows.append_column(
+                pa.field(KIND_COLUMN, pa.int8(), False), from_numpy(codes.astype(np.int8, copy=False))
+            )
             if self._changed is None:
                 self._changed = target.stager(target.staged_changes, target.by_key)
             self._changed.write(rows)
@@ -178,5 +180,5 @@ def _hashes(column: pa.Array) -> UInt32s:
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if pa.types.is_floating(plain.type):
         plain = plain.cast(pa.float64()).view(pa.int64())
-    hashes: Int32s = hashed(plain).to_numpy(zero_copy_only=False)
+    hashes: Int32s = to_numpy(hashed(plain))
     return hashes.view(np.uint32)
