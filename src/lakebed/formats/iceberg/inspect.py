@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.expire.plan import plan_expiry
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, loaded_with_list, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.formats.iceberg.statistics.report import statistics_report
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.arrays import one_chunk
@@ -60,6 +61,7 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
             Health.BROKEN, "the newest snapshot cannot be read completely", str(error),
             "Restore the file, or roll back to a snapshot that is complete",
         ))  # fmt: skip
+    report.statistics()
     report.metadata_files()
     return TableReport(operations.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
 
@@ -214,6 +216,30 @@ class _Report:
                 f"each plan of a read opens {len(manifests)} small manifests",
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
+            )
+
+    def statistics(self) -> None:
+        """The distinct values that statistics files count, and how old they are. Without such files nothing is said."""
+        found = statistics_report(self._metadata, self._metadata.head(self.branch))
+        if found.commits is None and found.partition_commits is None:
+            return
+        self.figures["statistics"] = {
+            "commits since columns were counted": found.commits,
+            "commits since partitions were summed up": found.partition_commits,
+        }
+        if found.distinct:
+            self.figures["distinct values"] = dict(found.distinct)
+        if found.stale or found.unreadable:
+            self._attention(
+                "the statistics of columns are old" if found.stale else "the statistics of columns are damaged",
+                found.stale or found.unreadable,
+                "Run table.compute_table_stats()",
+            )
+        if found.partition_commits:
+            self._attention(
+                f"the statistics of partitions are {found.partition_commits} commits old",
+                "planners of other engines read manifests instead",
+                "Run table.compute_partition_stats(), which reads what changed since",
             )
 
     def metadata_files(self) -> None:
