@@ -45,9 +45,9 @@ JOBS = {
     "read Paimon": (
         "lakebed.open(sys.argv[1]).read().read_all()",
         {f"lakebed.formats.paimon.{name}" for name in ("write", "rewrite", "commit", "inspect", "alter", "tags")},
-        200,
+        205,
     ),
-    "changes of Paimon": ("lakebed.open(sys.argv[1]).changes().read_all()", {"lakebed.formats.paimon.write"}, 200),
+    "changes of Paimon": ("lakebed.open(sys.argv[1]).changes().read_all()", {"lakebed.formats.paimon.write"}, 205),
     "read Hudi": (
         "lakebed.open(sys.argv[2]).read().read_all()",
         {"lakebed.formats.hudi.archive.run", "lakebed.formats.hudi.rewrite.run", "lakebed.formats.hudi.write.run"},
