@@ -38,7 +38,8 @@ class Statements:
 
 @dataclass(frozen=True)
 class Bench:
-    """A bench. `unit` is what its size counts. `fresh` puts the table back before each case."""
+    """A bench. `unit` is what its size counts. `fresh` puts the table back before each case. `patience` is how many
+    seconds a case may take before it is stopped; its figures then say so."""
 
     name: str
     document: str
@@ -48,6 +49,7 @@ class Bench:
     cases: Mapping[str, Case]
     jvm: Mapping[str, Callable[[Path, int], Statements]] = field(default_factory=dict)
     fresh: Callable[[Path], None] = lambda folder: None
+    patience: Mapping[str, int] = field(default_factory=dict)
 
     def main(self) -> None:
         """Run the bench as its command line says."""
@@ -76,7 +78,7 @@ class Bench:
             self.fresh(folder)
             if case in self.cases:
                 words = [sys.executable, "-m", f"bench.{self.name}", "--case", case, f"--{self.unit}", str(size)]
-                figures[case] = json.loads(_last_line([*words, "--folder", str(folder)]))
+                figures[case] = self._patient(case, [*words, "--folder", str(folder)])
             else:
                 if not peer:
                     sys.exit("LAKEBED_ICEBERG_JVM_PYTHON names no Python with Iceberg's own engine")
@@ -85,6 +87,14 @@ class Bench:
                 figures[case] = json.loads(_last_line([peer, "-m", "bench.iceberg_sql_peer", json.dumps(given)]))
             print(f"{case:18} " + "  ".join(f"{name} {value}" for name, value in figures[case].items()), flush=True)
             self._keep(size, figures)
+
+    def _patient(self, case: str, command: Sequence[str]) -> dict[str, Any]:
+        """The figures of a case, or after how many seconds it was stopped."""
+        try:
+            figures: dict[str, Any] = json.loads(_last_line(command, self.patience.get(case)))
+        except subprocess.TimeoutExpired as error:
+            return {"stopped_after_seconds": error.timeout, "load": round(os.getloadavg()[0], 1)}
+        return figures
 
     def _keep(self, size: int, figures: Mapping[str, Any]) -> None:
         """Add figures to those of other sizes and cases."""
@@ -118,6 +128,7 @@ def restore_metadata(table: Path) -> None:
     shutil.copytree(table.parent / f"{table.name}-kept", table / "metadata")
 
 
-def _last_line(command: Sequence[str]) -> str:
-    """The last line that a command prints."""
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1]
+def _last_line(command: Sequence[str], patience: float | None = None) -> str:
+    """The last line that a command prints. TimeoutExpired when it takes longer than `patience` seconds."""
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, timeout=patience)
+    return done.stdout.splitlines()[-1]
