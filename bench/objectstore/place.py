@@ -24,8 +24,7 @@ def started() -> StoreServer:
         print(f"building {VERSITYGW}, once, in some minutes", flush=True)
         settings = {**os.environ, "GOBIN": str(program.parent), "GOFLAGS": "-mod=mod"}
         subprocess.run([go, "install", VERSITYGW], env=settings, cwd="/", check=False)
-    if program.exists():
-        os.environ.setdefault("LAKEBED_S3_SERVER", str(program))
+    os.environ.setdefault("LAKEBED_S3_SERVER", str(program) if program.exists() else "moto")
     os.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"  # nothing leaves this machine
     return StoreServer()
 

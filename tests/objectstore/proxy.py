@@ -1,8 +1,9 @@
 """A proxy before an S3 server: it counts requests, delays them and makes them fail.
 
-Run as a process of its own: `python tests/objectstore/proxy.py BACKEND` prints the port it listens on. Requests for
+Run as a process of its own: `python -m tests.objectstore.proxy BACKEND` prints the port it listens on. Requests for
 `/-/KIND` control it: `set` takes the fields of `Settings` as JSON, `log` gives the requests so far, `clear` forgets
-them.
+them. Without BACKEND it is the server too: it keeps the objects in its memory (`buckets.py`), and prints a second port,
+where requests meet neither faults nor delays and are not counted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from tests.objectstore.buckets import Buckets
 
 FAULTS = (
     "503", "429", "500", "403",  # answered without asking the server
@@ -73,7 +76,7 @@ class Entry:
 class State:
     """What the threads of the proxy share."""
 
-    backend: tuple[str, int]
+    backend: tuple[str, int] | Buckets
     settings: Settings = field(default_factory=Settings)
     log: list[Entry] = field(default_factory=list)
     matched: int = 0
@@ -96,7 +99,7 @@ class State:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Passes requests on, over one connection to the server for each connection of a client."""
+    """Passes requests on, over one connection to the server for each connection of a client, or answers them itself."""
 
     protocol_version = "HTTP/1.1"
     state: State
@@ -194,10 +197,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _asked(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """The server's answer. The connection is opened anew when the server has closed it meanwhile."""
+        backend = self.state.backend
+        if isinstance(backend, Buckets):
+            return backend.answer(self.command, self.path, dict(self.headers.items()), body)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN_HEADERS}
         for attempt in range(2):
             if self._server is None:
-                self._server = http.client.HTTPConnection(*self.state.backend, timeout=120)
+                self._server = http.client.HTTPConnection(*backend, timeout=120)
                 self._server.connect()
                 self._server.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
@@ -253,6 +259,14 @@ class Handler(BaseHTTPRequestHandler):
             self._server.close()
 
 
+class Direct(Handler):
+    """Answers requests as they are."""
+
+    def _pass_on(self, body: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._answer(*self._asked(body))
+
+
 class Server(ThreadingHTTPServer):
     """One thread for each connection of a client."""
 
@@ -263,14 +277,17 @@ class Server(ThreadingHTTPServer):
         """A client that went away is no news."""
 
 
-def main(backend: str) -> None:
+def main(backend: str = "") -> None:
     """Serve until the process is killed."""
     parts = urlsplit(backend)
-    handler = type("_Handler", (Handler,), {"state": State((parts.hostname or "127.0.0.1", parts.port or 80))})
-    server = Server(("127.0.0.1", 0), handler)
-    print(server.server_address[1], flush=True)
-    server.serve_forever()
+    state = State((parts.hostname or "127.0.0.1", parts.port or 80) if backend else Buckets())
+    faces = (Handler,) if backend else (Handler, Direct)
+    servers = [Server(("127.0.0.1", 0), type(f"_{face.__name__}", (face,), {"state": state})) for face in faces]
+    for server in servers[1:]:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(*(server.server_address[1] for server in servers), flush=True)
+    servers[0].serve_forever()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -28,7 +28,8 @@ from botocore.config import Config
 from tests.objectstore.proxy import Entry, Settings
 
 KEY, SECRET = "key", "hushhush"
-_STEP_SECONDS = 0.02
+_ROOT = Path(__file__).parents[2]
+_STEP_SECONDS = 0.05
 _STARTS_WITHIN = 60.0
 
 
@@ -52,26 +53,26 @@ class Counted:
 
 
 class StoreServer:
-    """An S3 server and the proxy before it, in processes of their own.
+    """An S3 server and the proxy before it, in a process of their own, or where the environment variable
+    LAKEBED_S3_SERVER names another server's program, in two: versitygw's, or "moto" for moto's.
 
     `options` opens tables through the proxy, `direct` past it.
     """
 
     def __init__(self) -> None:
-        port = _free_port()
-        backend = f"http://127.0.0.1:{port}"
+        self._processes: list[subprocess.Popen[Any]] = []
         self._folder = tempfile.mkdtemp(prefix="lakebed-s3-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-        self.kind, command, settings = _server_command(port, self._folder)
-        self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=settings)
-        _await(backend)
-        self._proxy = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("proxy.py")), backend], stdout=subprocess.PIPE, text=True
-        )
-        assert self._proxy.stdout is not None
-        self.endpoint = f"http://127.0.0.1:{int(self._proxy.stdout.readline())}"
-        self.backend = backend
+        program = os.environ.get("LAKEBED_S3_SERVER", "")
+        self.kind = os.path.basename(program) or "memory"
+        backend = [self._started(program)] if program else []
+        command = [sys.executable, "-m", "tests.objectstore.proxy", *backend]
+        proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
+        self._processes.append(proxy)
+        assert proxy.stdout is not None
+        self.endpoint, *direct = (f"http://127.0.0.1:{port}" for port in proxy.stdout.readline().split())
+        (self.backend,) = backend or direct
         self.options = _options(self.endpoint)
-        self.direct = _options(backend)
+        self.direct = _options(self.backend)
         self.bucket = f"bucket-{secrets.token_hex(4)}"
         self.client().create_bucket(Bucket=self.bucket)
         self.set(Settings())
@@ -85,13 +86,25 @@ class StoreServer:
         }  # fmt: skip
 
     def stop(self) -> None:
-        """End both processes."""
-        for process in (self._proxy, self._server):
+        """End the processes."""
+        for process in reversed(self._processes):
             process.kill()
             process.wait()
-        if self._proxy.stdout is not None:
-            self._proxy.stdout.close()
+            if process.stdout is not None:
+                process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _started(self, program: str) -> str:
+        """The address of another server."""
+        port = _free_port()
+        keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
+        command = [program, "--port", f"127.0.0.1:{port}", "posix", self._folder]
+        if program == "moto":
+            command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        quiet = subprocess.DEVNULL
+        self._processes.append(subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, **keys}))
+        _await(f"http://127.0.0.1:{port}")
+        return f"http://127.0.0.1:{port}"
 
     def client(self) -> Any:
         """A boto3 client of the server itself."""
@@ -238,16 +251,6 @@ def _options(endpoint: str) -> dict[str, str]:
         "aws_endpoint": endpoint, "aws_region": "us-east-1", "aws_access_key_id": KEY, "aws_secret_access_key": SECRET
     }  # fmt: skip
     return {f"lakebed.storage.setting.{key}": value for key, value in settings.items()}
-
-
-def _server_command(port: int, folder: str) -> tuple[str, list[str], dict[str, str]]:
-    """moto's server; versitygw's where the environment variable LAKEBED_S3_SERVER names its program."""
-    program = os.environ.get("LAKEBED_S3_SERVER", "")
-    if program:
-        keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        return "versitygw", [program, "--port", f"127.0.0.1:{port}", "posix", folder], {**os.environ, **keys}
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    return "moto", command, dict(os.environ)
 
 
 def _free_port() -> int:
