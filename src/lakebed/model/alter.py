@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from lakebed.model.notebooks import Shown
+
 Path: TypeAlias = str | Sequence[str]
 """A column, or a field inside one."""
 NewType: TypeAlias = pa.DataType | str
@@ -158,8 +160,8 @@ PartitionChange = AddPartitionField | DropPartitionField | ReplacePartitionField
 Change = ColumnChange | OptionChange | SetIdentifierFields | PartitionChange | SetSortOrder
 
 
-@dataclass(frozen=True, slots=True)
-class AlterResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class AlterResult(Shown):
     """What an alteration did, or would do after a dry run.
 
     `changes` has one line for each change, `notes` what follows from them, and `schema` is how the table reads then.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lakebed.model.notebooks import Shown
+
 BATCH_IDENTIFIER = (1 << 63) - 1
 """The identifier of a commit that does not belong to a stream (Paimon: BatchWriteBuilder)."""
 
@@ -26,8 +28,8 @@ class Outcome(StrEnum):
     """There was nothing to commit: no data, or this user had committed this identifier before."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class CommitResult(Shown):
     """How one commit ended.
 
     `instant` is the instant time or snapshot id as text, "" when the commit was skipped. A conflict or an unknown

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.model.notebooks import Shown
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Instant(Shown):
     """A Hudi instant, a Paimon snapshot or an Iceberg snapshot.
 
     | field | Hudi | Paimon, Iceberg |

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakebed.model.notebooks import Shown
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ref(Shown):
     """A tag, or a branch. A Hudi savepoint is a tag.
 
     `instant` is the snapshot or instant that it names, "" where it has none or cannot be read. `ends` is the ISO time
@@ -19,8 +21,8 @@ class Ref:
     ends: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RefResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RefResult(Shown):
     """What became of a branch or tag (`kind`) of that `name`.
 
     `before` and `to` are the snapshots that it named before and names now, "" for none; after a dry run that would make

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from lakebed.model.notebooks import Shown
 from lakebed.model.upkeep import Blocker
 from lakebed.redaction import redacted
 
@@ -27,8 +28,8 @@ class Health(StrEnum):
         return list(Health).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+@dataclass(frozen=True, slots=True, repr=False)
+class Finding(Shown):
     """One observation: `what` was seen, `why` it is so or matters, and the `remedy`, "" when there is nothing to do."""
 
     health: Health
@@ -37,8 +38,8 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class TableReport(Shown):
     """What `table.inspect()` returns.
 
     `figures` are named numbers and texts by section ("table", "timeline", "files", ...). Sizes are in bytes, times as
@@ -54,6 +55,9 @@ class TableReport:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", redacted(self.table))
+
+    def _repr_html_(self) -> str:
+        return f"<p>health: <b>{self.health}</b></p>{Shown._repr_html_(self)}"
 
     @property
     def health(self) -> Health:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.model.notebooks import Shown
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -29,8 +31,8 @@ class RewriteGroup:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RewriteResult(Shown):
     """What a rewrite did, in files and bytes on disk. After a dry run nothing is written, and the `_after` figures are
     predictions.
 
@@ -53,8 +55,8 @@ class RewriteResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExpireResult(Shown):
     """What an expiry removed: `expired` are instants or snapshot ids, `deleted_files` paths inside the table.
 
     `kept` is what stays, each with the reason; `notes` say what else was removed.
@@ -67,8 +69,8 @@ class ExpireResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RollbackResult(Shown):
     """Where a rollback put a table. `to` is the instant or snapshot id that is now its newest.
 
     `removed` are the instants or snapshot ids that went, newest first; `kept` those that the table still has, newest
@@ -102,8 +104,8 @@ class LostFile:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RepairResult(Shown):
     """What a repair found and did. `lost` is what is gone or damaged, `kept` what the table still names of it and what
     could not be checked, each with the reason.
 
@@ -133,8 +135,8 @@ class AddedPartition:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddFilesResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class AddFilesResult(Shown):
     """What was added, in files and rows, and by partition. `instants` is the commit. After a dry run nothing is
     changed."""
 
@@ -153,8 +155,8 @@ class ColumnStats:
     distinct: int
 
 
-@dataclass(frozen=True, slots=True)
-class TableStatsResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class TableStatsResult(Shown):
     """The statistics of a snapshot, in the file `path`. An empty table has neither."""
 
     snapshot: str
@@ -164,8 +166,8 @@ class TableStatsResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStatsResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class PartitionStatsResult(Shown):
     """The partition statistics of a snapshot, in the file `path`. An empty table has neither.
 
     `incremental` is whether they were made of those of an earlier snapshot.
@@ -179,8 +181,8 @@ class PartitionStatsResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NewTableResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class NewTableResult(Shown):
     """A table that was made of a folder's files. `table` is its path or its name in a catalog.
 
     `columns` are their names and types, such as "id long"; `instants` is the first snapshot. After a dry run nothing
@@ -197,8 +199,8 @@ class NewTableResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RegisterResult(Shown):
     """A table that was made known to a catalog, with the current `snapshot` of its metadata file ("" for none).
 
     `files` and `rows` are those that the snapshot's summary states, -1 where it does not.
@@ -213,8 +215,8 @@ class RegisterResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RelocateResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RelocateResult(Shown):
     """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
 
     `manifests` and `delete_files` are how many of each were rewritten.
@@ -228,8 +230,8 @@ class RelocateResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TablePathResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class TablePathResult(Shown):
     """A table's metadata for another place. `metadata` is the location of the metadata file at the target.
 
     `copies` are pairs: where a file is now, in the table or in the folder `staging`, and where it goes. `manifests` and
@@ -244,8 +246,8 @@ class TablePathResult:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+@dataclass(frozen=True, slots=True, repr=False)
+class Blocker(Shown):
     """Why an instant or snapshot cannot be archived or expired yet, and what would free it."""
 
     instant: str
@@ -253,8 +255,8 @@ class Blocker:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class ArchiveResult(Shown):
     """What an archival did. `archived` and `kept` are instant times; each of `blockers` says what holds one.
 
     `settings` are the values that were really used, each with its reason. `dropped` are archived instants that the

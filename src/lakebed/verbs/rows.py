@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.where import Where
+from lakebed.model.notebooks import table_html
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.arguments import Position, checked_position
 from lakebed.verbs.read import ReadPlan, count, first_rows, run
@@ -38,6 +40,10 @@ class Rows(ABC):
 
     def __repr__(self) -> str:
         return f"<lakebed {self.format} table {redacted(self.location)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(field.name, field.type, "" if field.nullable else "not null") for field in self.schema]
+        return f"<b>{html.escape(repr(self)[1:-1])}</b>{table_html(('column', 'type', ''), rows)}"
 
     @property
     def location(self) -> str:

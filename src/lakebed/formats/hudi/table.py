@@ -28,6 +28,7 @@ from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
+from lakebed.model.notebooks import ShownList
 from lakebed.verbs.arguments import checked_name, checked_position, checked_target
 from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode
@@ -167,12 +168,12 @@ class HudiTable(Table):
     def history(self, archived: bool = False) -> list[Instant]:
         """The instants of the active timeline, oldest first; with `archived` those of the archived timeline too."""
         state = self.state()
-        active = [instant_of(entry, state.config.completion_times) for entry in state.timeline.entries]
+        active = ShownList(instant_of(entry, state.config.completion_times) for entry in state.timeline.entries)
         if not archived:
             return active
         keys = {(instant.time, COMPLETES_AS.get(instant.action, instant.action)) for instant in active}
         old = [i for i in state.archived.instants() if (i.time, COMPLETES_AS.get(i.action, i.action)) not in keys]
-        return sorted([*old, *active], key=lambda instant: (instant.time, instant.action))
+        return ShownList(sorted([*old, *active], key=lambda instant: (instant.time, instant.action)))
 
     @looks_again
     def plan_read(

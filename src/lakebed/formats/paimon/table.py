@@ -33,6 +33,7 @@ from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.instant import Instant
+from lakebed.model.notebooks import ShownList
 from lakebed.redaction import Settings
 from lakebed.verbs.arguments import Position, Span, checked_name, checked_position, checked_target, project
 from lakebed.verbs.read import ReadPlan
@@ -137,7 +138,7 @@ class PaimonTable(Table):
 
     def history(self, archived: bool = False) -> list[Instant]:
         """The snapshots, oldest first. Paimon archives none."""
-        return [instant_of(snapshot) for snapshot in self._history.snapshots()]
+        return ShownList(instant_of(snapshot) for snapshot in self._history.snapshots())
 
     def newest(self) -> Instant | None:
         """The newest snapshot, or that of the last compaction where `scan.mode` asks for it. None where options of the

@@ -19,6 +19,7 @@ from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.instant import Instant
+from lakebed.model.notebooks import ShownList
 from lakebed.verbs.arguments import Position
 from lakebed.verbs.read import ReadPlan
 
@@ -34,7 +35,7 @@ class Reads(OpenedTable):
 
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""
-        return history(self.table_metadata)
+        return ShownList(history(self.table_metadata))
 
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now. None for an empty table, and where
