@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,3 +112,10 @@ def test_doctor(place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert lake("doctor", f"{place}/nothing") == 1
     shown_to_people = capsys.readouterr()
     assert "1 thing missing" in shown_to_people.err and "does not exist" in shown_to_people.out
+
+
+def test_shells_complete_commands() -> None:
+    asked = {"_LAKEBED_COMPLETE": "complete_bash", "COMP_WORDS": "lakebed re", "COMP_CWORD": "1"}
+    program = [sys.executable, "-c", "import sys; sys.argv[0] = 'lakebed'; from lakebed.cli import main; main()"]
+    answer = subprocess.run(program, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+    assert {"read", "rewrite", "repair", "refs"} <= set(answer.stdout.split())
