@@ -9,11 +9,13 @@ memory, disk, permissions) can occur in the same calls and say nothing about the
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,6 +40,9 @@ _ALLOCATION = re.compile(r"(?i)(?:malloc|allocat\w*|resize)\D{0,40}?(\d{2,})")
 IMPOSSIBLE_ALLOCATION = 1 << 40
 """In bytes. Only damaged bytes ask for a larger single allocation, never rows."""
 _WHY_CHARACTERS = 300
+_HALF = re.compile(rb"(?i)\\ud[89a-f]")
+_HALF_IN_TEXT = re.compile(r"(?i)\\ud[89a-f]|[\ud800-\udfff]")
+"""How JSON spells half of a character, in bytes and in text."""
 RESTORE = "Restore the file from a copy"
 """What to do about a file whose bytes are damaged, where nobody knows better."""
 
@@ -128,6 +133,25 @@ def _unlike(what: str, actual: int, stated: int, unit: str, fields: dict[str, st
     return CorruptError(f"{what} is cut short or damaged", why=why, todo=RESTORE, **fields)
 
 
+def parsed_json(data: bytes | bytearray | memoryview | str) -> Any:
+    """The value that a JSON document has.
+
+    JSON can spell half of a character (`\\ud800`), which no file name, no UTF-8 text and no Arrow column can hold. It
+    would fail later, wherever the text is used. ValueError for such a text and for what is not JSON in UTF-8,
+    RecursionError for a document that nests too deeply: work inside `decoding`.
+    """
+    if isinstance(data, memoryview):
+        data = bytes(data)
+    value = json.loads(data)
+    if isinstance(data, str):
+        has_half = _HALF_IN_TEXT.search(data) is not None
+    else:
+        has_half = _HALF.search(data) is not None or (b"\xed" in data and _has_encoded_half(data))
+    if has_half:
+        json.dumps(value, ensure_ascii=False).encode()  # two halves of one character are whole again
+    return value
+
+
 def machine_trouble(error: BaseException) -> tuple[str, str] | None:
     """What the machine lacks and what to do about it, None when the machine is not at fault.
 
@@ -160,3 +184,12 @@ def reason(error: BaseException) -> str:
 def _is_panic(error: BaseException) -> bool:
     """Whether a library in Rust panicked. Its exception is not a subclass of Exception."""
     return type(error).__name__ == "PanicException"
+
+
+def _has_encoded_half(data: bytes | bytearray) -> bool:
+    """Whether the bytes have half of a character spelled as if it were one of UTF-8, which `json.loads` lets pass."""
+    try:
+        data.decode(json.detect_encoding(bytes(data)))
+    except UnicodeDecodeError:
+        return True
+    return False

@@ -162,6 +162,15 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number of ASCII digits, without a sign, that `int` takes.
+
+    `str.isdigit` is no such test: it is true of `²`, which `int` refuses, and of digits of other scripts, which would
+    give two names to one number.
+    """
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
 def decimal_number(text: str) -> float:
     """Parse a number as Java's `Double.parseDouble` does, in decimal digits. Python's `float` also takes `1_000`, and
     words for infinity in any case."""
@@ -170,6 +179,7 @@ def decimal_number(text: str) -> float:
     return float(text.rstrip("dDfF"))
 
 
+_MOST_DIGITS = 40
 _WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?")
 _OF_JAVA: dict[Callable[..., Any], Callable[..., Any]] = {int: whole_number, float: decimal_number}

@@ -17,6 +17,7 @@ from lakebed.formats.hudi.keygen import GeneratorKind, KeyGenerator
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.options import is_number
 
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 _URL_ENCODED = "hoodie.datasource.write.partitionpath.urlencode"
@@ -167,10 +168,12 @@ def load_config(store: Store) -> TableConfig:
         return config_from(properties, table=store.location)
 
 
+@decoding("the table's properties cannot be read", file=PROPERTIES)
 def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfig:
-    """Settings from properties. UnsupportedError for a table version that lakebed does not read."""
+    """Settings from properties. UnsupportedError for a table version that lakebed does not read,
+    CorruptError where one lacks or is no number."""
     text = properties.get("hoodie.table.version", "")
-    version = int(text) if text.isdigit() else 0
+    version = int(text) if is_number(text) else 0
     if version not in VERSIONS:
         raise UnsupportedError(
             f"Hudi table version {text or 'unknown'} is not supported",

@@ -11,6 +11,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from lakebed.kernel.options import is_number
+
 HOODIE = ".hoodie"
 """The folder of the table's metadata."""
 HEARTBEATS = f"{HOODIE}/.heartbeat"
@@ -127,7 +129,7 @@ def parse_state_name(name: str) -> StateFile | None:
     times, _, rest = name.partition(".")
     kind = _KINDS.get(rest)
     time, has_completed, completed = times.partition("_")
-    if kind is None or not time.isdecimal() or (has_completed and not completed.isdecimal()):
+    if kind is None or not is_number(time) or (has_completed and not is_number(completed)):
         return None
     return StateFile(time, completed, *kind, name)
 

@@ -22,6 +22,7 @@ from lakebed.formats.iceberg.codec.partition_type import knows_partitions, learn
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.options import is_number
 
 R = TypeVar("R")
 _UNKNOWN_SIZE = -1
@@ -52,7 +53,7 @@ def decoded_list(snapshot: Snapshot, data: bytes, file: str = "") -> list[Manife
     file = file or snapshot.manifest_list
     manifests = decode_manifest_list(data, file)
     counted = snapshot.summary.get("total-data-files", "")
-    if not manifests and counted.isdigit() and int(counted):
+    if not manifests and is_number(counted) and int(counted):
         raise CorruptError(
             "a manifest list names no manifest",
             file=file,

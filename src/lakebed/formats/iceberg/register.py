@@ -19,6 +19,7 @@ from lakebed.formats.iceberg.layout import hadoop_version, metadata_folder, plac
 from lakebed.kernel.files import open_store, parse_location
 from lakebed.kernel.files.credentials import credentials_from
 from lakebed.kernel.files.places import is_below, named_places
+from lakebed.kernel.options import is_number
 from lakebed.model.upkeep import RegisterResult
 
 
@@ -83,4 +84,4 @@ def _checked(url: str, options: Mapping[str, str]) -> tuple[TableMetadata, Files
 def _count(summary: Mapping[str, str], key: str) -> int:
     """A count of a snapshot's summary; -1 where it has none."""
     text = summary.get(key, "0" if not summary else "")
-    return int(text) if text.isdigit() else -1
+    return int(text) if is_number(text) else -1

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lakebed.kernel.options import is_number
+
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 INDEX_SUFFIX = ".index"
@@ -25,7 +27,7 @@ _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 
 def numbered(names: Iterable[str], kind: str) -> list[int]:
     """The numbers N of the names `KIND-N`, ascending. Other names are left out."""
-    return sorted(int(number) for number in named(names, kind) if number.isdigit())
+    return sorted(int(number) for number in named(names, kind) if is_number(number))
 
 
 def named(names: Iterable[str], kind: str) -> list[str]:

@@ -20,6 +20,7 @@ from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFile
 from lakebed.kernel.again import LOOKS
 from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.files import Listing, PutOutcome, Store
+from lakebed.kernel.options import is_number
 from lakebed.model.instant import Instant
 
 _LOOKS_AT_ONCE = 15
@@ -295,7 +296,7 @@ class History:
             position = position.time
         if isinstance(position, str) and position.startswith("tag:"):
             return self.tag(position.removeprefix("tag:"))
-        if isinstance(position, str) and not position.lstrip("-").isdigit():
+        if isinstance(position, str) and not is_number(position.removeprefix("-")):
             return self.at_text(position)
         return self.snapshot(int(position))
 

@@ -21,6 +21,8 @@ from lakebed.kernel.decoding import decoding
 _LONGEST = 10
 """Bytes of the longest number."""
 _DEPTH = 32
+_STEPS = 1 << 16
+"""How many fields may be read that no byte pays for: of branches that no datum takes, and values without bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,15 @@ class _Cursor:
     raw: UInt8s
     at: Int64s
     named: dict[str, Any]
+    steps: int = 0
 
     def value(self, kind: Any, rows: Int64s, space: str, depth: int) -> Any:
         """The values of some datums, whose cursors move past them."""
         if depth > _DEPTH:
             raise UnsupportedError("an Avro schema is nested too deeply")
+        self.steps += 1
+        if self.steps > _STEPS + len(self.raw):
+            raise UnsupportedError("an Avro schema has too many fields")
         if isinstance(kind, list):
             return self._choice(kind, rows, space, depth)
         name = kind["type"] if isinstance(kind, dict) else kind
@@ -167,6 +173,8 @@ class _Cursor:
             sized = left[counts < 0]
             if len(sized):
                 self._number(sized)
+            if len(counts) and counts.min() < -len(self.raw):
+                raise CorruptError("Avro datums do not fit their schema", why="an array has more items than bytes")
             counts = np.abs(counts)
             left, counts = left[counts > 0], counts[counts > 0]
             if not len(left):

@@ -6,7 +6,6 @@ the file's sync marker.
 
 from __future__ import annotations
 
-import json
 import secrets
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from lakebed.kernel.decoding import parsed_json
 from lakebed.kernel.inflate import inflated
 
 MAGIC = b"Obj\x01"
@@ -47,7 +47,7 @@ class Container:
     @property
     def schema(self) -> Any:
         """The Avro schema."""
-        return json.loads(self.metadata["avro.schema"])
+        return parsed_json(self.metadata["avro.schema"])
 
     @property
     def codec(self) -> str:

@@ -18,6 +18,7 @@ import fastavro
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.kernel.avro.container import Framing, take_apart
 from lakebed.kernel.avro.schema import check_schema
+from lakebed.kernel.decoding import parsed_json
 
 RECORD_FILE_BYTES = 1 << 30
 """The most bytes in all blocks of a file whose records become Python objects."""
@@ -106,7 +107,7 @@ def numbers_schema(text: bytes) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(text: bytes, numbers: bool) -> Any:
-    schema = json.loads(text)
+    schema = parsed_json(text)
     check_schema(schema)
     return fastavro.parse_schema(_excluding(schema, ("logicalType",) if numbers else ()))
 

@@ -2,7 +2,8 @@
 
 DataFusion takes the text of a schema literally, so it fails on names with quotes, escapes or letters beyond ASCII. Here
 names are made from places, and the Arrow columns get the real names back. What a schema can demand of a decoder is
-bounded too: an array of values without bytes, for one, would let a count of ten bytes stand for 2^63 items.
+bounded too: an array of values without bytes, for one, would let a count of ten bytes stand for 2^63 items, and a
+record of two records of two records, and so on, would have 2^64 values without one byte.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from lakebed.errors import CorruptError, UnsupportedError
 
 DEPTH = 64
 """How deeply types may be nested."""
+_MOST_EMPTY = 4096
+"""How many values without bytes one value may have: columns of the type null, empty records."""
 _PRIMITIVES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 """The least bytes of a value of each primitive type."""
 _RECORD = "r"
@@ -68,6 +71,7 @@ class _Names:
         self._inline = inline
         self._known: dict[str, str] = {}
         self._widths: dict[str, int] = {}
+        self._empties: dict[str, int] = {}
         self._open: set[str] = set()
 
     def record_types(self, schema: Any, depth: int = 0, space: str = "") -> list[Any]:
@@ -78,6 +82,8 @@ class _Names:
         self._open.add(full)
         types = [self.plain(field["type"], depth + 1, space) for field in fields]
         self._open.discard(full)
+        if sum(map(self.empties, types)) > _MOST_EMPTY:
+            raise UnsupportedError(f"a record of an Avro schema has more than {_MOST_EMPTY} values without bytes")
         return types
 
     def plain(self, kind: Any, depth: int, space: str) -> Any:
@@ -121,7 +127,7 @@ class _Names:
     def _define(self, kind: Mapping[str, Any], space: str, plain: dict[str, Any]) -> dict[str, Any]:
         full = _full(str(kind.get("name")), _space(kind, space))
         self._known[full] = plain["name"]
-        self._widths[plain["name"]] = self.width(plain)
+        self._widths[plain["name"]], self._empties[plain["name"]] = self.width(plain), self.empties(plain)
         return plain
 
     def _reference(self, name: str, space: str) -> str:
@@ -146,6 +152,19 @@ class _Names:
         if inner == "fixed":
             return int(kind["size"])
         return 1 if inner in ("array", "map", "enum") else self.width(inner)
+
+    def empties(self, kind: Any) -> int:
+        """How many values without bytes are in one value of a plain type, itself included."""
+        if isinstance(kind, list):
+            return max((self.empties(branch) for branch in kind if branch != "null"), default=0)
+        if isinstance(kind, str):
+            return int(kind == "null") if kind in _PRIMITIVES else self._empties[kind]
+        inner = kind["type"]
+        if inner == "record":
+            return int(not self.width(kind)) + sum(self.empties(field["type"]) for field in kind["fields"])
+        if inner in ("array", "map", "enum"):
+            return 0
+        return int(not kind["size"]) if inner == "fixed" else self.empties(inner)
 
 
 def _space(kind: Mapping[str, Any], outer: str) -> str:

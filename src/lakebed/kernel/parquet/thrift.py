@@ -161,6 +161,8 @@ def _skip_pairs(data: Bytes, at: int) -> int:
     if count:
         kinds = data[at]
         at += 1
+        if count > len(data) - at:  # a key has at least one byte
+            raise CorruptError("a Thrift struct is cut off", why=f"a map of {count} pairs at {at}")
         for _ in range(count):
             at = _skip_items(data, at, kinds >> 4, 1)
             at = _skip_items(data, at, kinds & 0x0F, 1)

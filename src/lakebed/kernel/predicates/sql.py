@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
 
 from lakebed.errors import PredicateError, first_line
 from lakebed.kernel.predicates.literals import equal_floats, exactly, of_hex, typed
-from lakebed.kernel.predicates.sql_parse import parsed, quoting_hint
+from lakebed.kernel.predicates.sql_parse import nested_too_deeply, parsed, quoting_hint
 from lakebed.kernel.predicates.tree import (
     FALSE,
     UNKNOWN,
@@ -53,7 +54,12 @@ _UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate"}
 
 def predicate_of(where: str, schema: pa.Schema) -> Node:
     """The tree that a SQL text means for rows of `schema`. Raises PredicateError as `parse_where` does."""
-    return _Translation(where, schema).boolean(parsed(where))
+    try:
+        return _Translation(where, schema).boolean(parsed(where))
+    except RecursionError as error:
+        raise nested_too_deeply() from error
+    except SqlglotError as error:  # sqlglot may also fail to spell a part of the text for an error
+        raise PredicateError(f"cannot use where {where[:200]!r}", why=first_line(error)) from error
 
 
 class _Translation:

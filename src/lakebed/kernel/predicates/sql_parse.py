@@ -16,6 +16,11 @@ from sqlglot.errors import ParseError, SqlglotError
 from lakebed.errors import PredicateError
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w)\]])[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
+_OPERATOR = re.compile(r"(?i)[-+*/%|&^.:\[<>=]+|\b(?:and|or|not|is|div)\b")
+_MOST_OPERATORS = 10_000
+"""sqlglot makes a tree as deep as a chain of operators is long, and a tree of 10,000 conditions overflows the stack of
+the process when it is freed. Each condition has two operators: its own, and what joins it to the next."""
 _TEXTS_IN_SINGLE_QUOTES = "Write texts in single quotes: double quotes name a column"
 
 
@@ -24,6 +29,9 @@ def parsed(where: str) -> sql.Expr:
     deeply."""
     if not where.strip():
         raise PredicateError("where is empty", todo="Leave it out to read every row")
+    plain = _NUMBER.sub("0", _QUOTED.sub("''", where))
+    if sum(1 for _ in _OPERATOR.finditer(plain)) > _MOST_OPERATORS:
+        raise PredicateError(f"where has more than {_MOST_OPERATORS} operators", todo="Use IN, which has no such limit")
     try:
         return sqlglot.parse_one(_QUOTED.sub(_requoted, where), dialect="spark", into=sql.Condition)
     except SqlglotError as error:
@@ -31,7 +39,12 @@ def parsed(where: str) -> sql.Expr:
         why = str(problems[0].get("description") or error) if problems else str(error)
         raise PredicateError(f"cannot parse where {where!r}", why=why, todo=quoting_hint(where)) from error
     except RecursionError as error:
-        raise PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses") from error
+        raise nested_too_deeply() from error
+
+
+def nested_too_deeply() -> PredicateError:
+    """The error for a condition whose tree is deeper than Python's stack."""
+    return PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses and chained operators")
 
 
 def quoting_hint(where: str) -> str:

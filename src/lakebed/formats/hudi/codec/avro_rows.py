@@ -8,7 +8,6 @@ decides, at every depth. Unions have null first (`null_first.py`).
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
 from lakebed.kernel.avro.encode import encode_framed
+from lakebed.kernel.decoding import parsed_json
 
 Node = Any
 """A type of an Avro schema: its parsed JSON."""
@@ -29,7 +29,7 @@ def framed_rows(batch: pa.RecordBatch, schema: str) -> bytes:
 
     SchemaError for a null where the schema has none, and for a type that rows of the table cannot have.
     """
-    return encode_framed(_Fitter(_names(schema)).record(batch, json.loads(schema), ""))
+    return encode_framed(_Fitter(_names(schema)).record(batch, parsed_json(schema), ""))
 
 
 @functools.lru_cache(64)
@@ -53,7 +53,7 @@ def _names(schema: str) -> Mapping[str, Node]:
         for field in node.get("fields", ()):
             look(field["type"], space)
 
-    look(json.loads(schema), "")
+    look(parsed_json(schema), "")
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import SchemaError
+from lakebed.kernel.decoding import decoding, parsed_json
 
 META_FIELDS = (
     "_hoodie_commit_time",
@@ -33,18 +34,20 @@ def avro_schema(schema: pa.Schema, table: str) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
 
 
+@decoding("a schema cannot be read")
 def without_fields(text: str, names: Collection[str]) -> str:
     """A schema that lacks the fields of these names; the same text where it has none of them."""
-    record = json.loads(text) if text else {"fields": []}
+    record = parsed_json(text) if text else {"fields": []}
     fields = [field for field in record["fields"] if field["name"] not in names]
     if len(fields) == len(record["fields"]):
         return text
     return json.dumps({**record, "fields": fields}, ensure_ascii=False, separators=(",", ":"))
 
 
+@decoding("a schema cannot be read")
 def with_meta_fields(text: str) -> str:
     """The schema that base files and data blocks have: the meta columns before the table's own."""
-    record = json.loads(without_fields(text, META_FIELDS))
+    record = parsed_json(without_fields(text, META_FIELDS))
     own = record["fields"]
     meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_FIELDS]
     return json.dumps({**record, "fields": [*meta, *own]}, ensure_ascii=False, separators=(",", ":"))

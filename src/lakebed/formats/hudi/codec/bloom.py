@@ -29,6 +29,8 @@ from lakebed.kernel.decoding import RESTORE, decoding
 _HEAD = struct.Struct(">iibi")
 _COUNTS = struct.Struct(">iii")
 _MURMUR = 1
+_MOST_HASHES = 1 << 10
+"""Of a filter that is read. The rarest false answer that a double can say, 1e-308, takes 1023."""
 _M = np.uint32(0x5BD1E995)
 _ROWS = 1 << 13
 """How many keys are hashed together: their state stays in the processor's cache."""
@@ -150,7 +152,7 @@ def parse_filter(text: bytes, kind: str) -> BloomFilter:
     """A filter from its base64 text and the name of its kind. CorruptError for bytes that are none."""
     data = base64.b64decode(text)
     _, hashes, murmur, bits = _HEAD.unpack_from(data, 0)
-    if murmur != _MURMUR or hashes <= 0 or bits <= 0:
+    if murmur != _MURMUR or not 0 < hashes <= _MOST_HASHES or bits <= 0:
         raise CorruptError("a bloom filter has an unknown hash or no bits", todo=RESTORE)
     at, count, entries, held = 0, 1, 0, 0
     if kind == FilterType.DYNAMIC:

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.kernel.decoding import parsed_json
 from lakebed.kernel.options import whole_number
 
 EXPRESSIONS = "hoodie.bucket.index.partition.expressions"
@@ -30,6 +31,12 @@ _ALIKE = re.compile(
     re.VERBOSE,
 )
 """Regular expressions that mean the same in Java and in Python."""
+_REPEATED = re.compile(r"\)(?:[*+]|\{)")
+_MANY = re.compile(r"[*+|{?]")
+_NO_SIGNS = re.compile(r"\\.|\[\^?\]?(?:[^\\\]]|\\.)*\]|\(\?(?:[:=!]|<[=!])", re.DOTALL)
+"""Escaped signs, classes, and the heads of groups: what looks like a repetition and is none."""
+_MOST_STEPS = 1 << 32
+"""How many ways of matching a partition's path may be tried. A table's rules could else keep a reader busy for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +68,21 @@ class BucketRules:
 
     def count(self, partition: str) -> int:
         """How many buckets a partition has, given by its path."""
-        return next((number for pattern, number in self.patterns if pattern.search(partition)), self.default)
+        for pattern, number in self.patterns:
+            if _steps(pattern.pattern, len(partition)) > _MOST_STEPS:
+                raise UnsupportedError(
+                    f"lakebed does not match {pattern.pattern!r} with a partition of {len(partition)} characters",
+                    why="it could take for ever",
+                    todo="Write the rule with fewer repetitions",
+                )
+            if pattern.search(partition):
+                return number
+        return self.default
 
 
 def parse_rules(data: bytes, table: str) -> BucketRules:
     """The rules of a `.hashing_config` file."""
-    config = json.loads(data)
+    config = parsed_json(data)
     default = config["defaultBucketNumber"]
     if not isinstance(default, int) or default < 1:
         raise ValueError(f"the default number of buckets is {default!r}")
@@ -85,6 +101,27 @@ def encode_rules(rules: BucketRules, instant: str) -> bytes:
     return json.dumps(config, indent=2).encode()
 
 
+def _steps(expression: str, length: int) -> int:
+    """How many ways there may be to match an expression without repeated choices: each repetition ends anywhere."""
+    plain = _NO_SIGNS.sub("x", expression)
+    repetitions = sum(plain.count(sign) for sign in "*+{")
+    return int((length + 1) ** (1 + repetitions)) << plain.count("?")
+
+
+def _repeats_a_choice(expression: str) -> bool:
+    """Whether a group that is repeated has a repetition or a choice inside: the ways to match it are without number."""
+    plain = _NO_SIGNS.sub(lambda sign: "(" if sign[0][0] == "(" else "x", expression)
+    starts: list[int] = []
+    for place, sign in enumerate(plain):
+        if sign == "(":
+            starts.append(place)
+        elif sign == ")" and starts:
+            start = starts.pop()
+            if _REPEATED.match(plain, place) and _MANY.search(plain, start, place):
+                return True
+    return False
+
+
 def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
     expression, comma, number = text.strip().partition(",")
     expression = expression.strip()
@@ -101,7 +138,8 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
             todo=f"Write {EXPRESSIONS} as in 2024-.*,16;2023-.*,8",
         ) from error
     try:
-        pattern = re.compile(expression, re.ASCII) if _ALIKE.fullmatch(expression) else None
+        is_served = _ALIKE.fullmatch(expression) and not _repeats_a_choice(expression)
+        pattern = re.compile(expression, re.ASCII) if is_served else None
     except re.error as error:
         raise OptionError(
             f"{expression!r} is no regular expression",
@@ -114,7 +152,7 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
         raise UnsupportedError(
             f"lakebed does not take the regular expression {expression!r}",
             table=table,
-            why="Java, which Hudi's engines use, may read it in another way than Python",
-            todo=r"Use plain characters, classes such as [0-9] and \d, groups and repetitions",
+            why="Java, which Hudi's engines use, may read it in another way than Python, or it could take for ever",
+            todo=r"Use plain characters, classes such as [0-9] and \d, groups, and repetitions that are not nested",
         )
     return pattern, count

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 FIRST = "00000000000000"
 """The instant of the metadata with which a partition begins."""
@@ -91,7 +91,7 @@ class HashingMetadata:
 @decoding("the buckets of a partition cannot be read")
 def parse_hashing(data: bytes) -> HashingMetadata:
     """The content of a `.hashing_meta` file."""
-    record = json.loads(data)
+    record = parsed_json(data)
     nodes = tuple(_node(node) for node in record.get("nodes") or ())
     return HashingMetadata(
         str(record.get("partitionPath") or ""),
@@ -118,7 +118,7 @@ def encode_hashing(metadata: HashingMetadata) -> bytes:
 @decoding("the buckets of a resizing cannot be read")
 def parse_children(extra: Mapping[str, str]) -> tuple[HashingNode, ...]:
     """The children in what a plan keeps with one of its groups; none where the plan resizes nothing."""
-    return tuple(_node(node) for node in json.loads(extra.get(CHILDREN) or "[]"))
+    return tuple(_node(node) for node in parsed_json(extra.get(CHILDREN) or "[]"))
 
 
 def children_extra(partition: str, children: Sequence[HashingNode], sequence: int) -> dict[str, str]:

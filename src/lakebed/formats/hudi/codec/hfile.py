@@ -43,6 +43,8 @@ _ENTRY = struct.Struct(">ii")
 _INDEXED = struct.Struct(">qi")
 _ROW_LENGTH = 2
 _MEMSTORE_BYTES = 1
+_MOST_LEVELS = 16
+"""How deep an index may be. HBase's own block sizes give a file of terabytes four levels."""
 _GZIP, _NONE = 1, 2
 _PROTOBUF = b"PBUF"
 
@@ -89,9 +91,17 @@ class HFile:
 
     def data_blocks(self) -> list[IndexEntry]:
         """All data blocks, in the order of their keys."""
-        entries = list(self.index)
+        entries, seen = list(self.index), set[int]()
+        if not 0 < self.trailer.levels <= _MOST_LEVELS:
+            raise _damaged(f"its index has {self.trailer.levels} levels")
         for _ in range(self.trailer.levels - 1):
+            places = {entry.offset for entry in entries}
+            if len(places) < len(entries) or places & seen:  # each block has one place in the tree
+                raise _damaged("its index names a block twice")
+            seen |= places
             entries = [inner for entry in entries for inner in _leaf_entries(self._block(entry, LEAF, INTERMEDIATE))]
+        if len({entry.offset for entry in entries}) < len(entries):
+            raise _damaged("its index names a block twice")
         return entries
 
     @decoding("an HFile cannot be read")

@@ -8,14 +8,13 @@ an array and the value of a map. Files are written with a schema from the instan
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from lakebed.formats.hudi.codec.timestamps import Units
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 Path = tuple[str, ...]
 """A field's path in the target: column, then field names; `element` and `value` step into lists and maps."""
@@ -68,13 +67,13 @@ def parse_internal_schema(text: str) -> InternalSchema | None:
     if not text.strip():
         return None
     with decoding(_WHAT):
-        return _schema(json.loads(text))
+        return _schema(parsed_json(text))
 
 
 def parse_schema_history(text: str) -> tuple[InternalSchema, ...]:
     """The schemas of a `.schemacommit` file, oldest first. Raises CorruptError."""
     with decoding(_WHAT):
-        schemas = [_schema(node) for node in json.loads(text)["schemas"]]
+        schemas = [_schema(node) for node in parsed_json(text)["schemas"]]
     return tuple(sorted(schemas, key=lambda schema: schema.version_id))
 
 

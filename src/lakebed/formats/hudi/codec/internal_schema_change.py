@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 Node = dict[str, Any]
 _PLAIN = {
@@ -37,7 +37,7 @@ def advanced_schemas(history: str, instant: str, columns: pa.Schema) -> Advanced
     that is none.
     """
     with decoding("a Hudi schema cannot be read"):
-        schemas: list[Node] = json.loads(history)["schemas"]
+        schemas: list[Node] = parsed_json(history)["schemas"]
         newest = max(schemas, key=_version)
         ids = _Ids(int(newest["max_column_id"]))
         fields = _fields(newest["fields"], columns, ids)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 VERSION_FILE = "_version_"
 MANIFEST_PREFIX = "manifest_"
@@ -59,7 +59,7 @@ def parse_name(name: str, length: int = -1) -> LsmFile | None:
 def parse_manifest(data: bytes | memoryview) -> tuple[LsmFile, ...]:
     """The files that a manifest lists, in its order. Raises CorruptError."""
     with decoding("an archive manifest cannot be read"):
-        nodes = json.loads(bytes(data))["files"]
+        nodes = parsed_json(data)["files"]
         return tuple(_file(node["fileName"], int(node.get("fileLen", -1))) for node in nodes)
 
 

@@ -8,7 +8,6 @@ version, since an upgraded table holds both. The fields are those of Hudi's `Hoo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import MAGIC
 from lakebed.kernel.avro.records import read_records
-from lakebed.kernel.decoding import RESTORE, decoding
+from lakebed.kernel.decoding import RESTORE, decoding, parsed_json
 
 SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 """Operations that only move rows of other commits."""
@@ -192,7 +191,7 @@ def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
 def _record(data: bytes) -> dict[str, Any]:
     """The one record of a state file."""
     with decoding("a timeline file is neither JSON nor an Avro container"):
-        record = next(read_records(data), {}) if data.startswith(MAGIC) else json.loads(data)
+        record = next(read_records(data), {}) if data.startswith(MAGIC) else parsed_json(data)
     if not isinstance(record, dict):
         raise CorruptError("a timeline file holds no record", todo=RESTORE)
     return record

@@ -10,11 +10,14 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from lakebed.kernel.decoding import decoding, parsed_json
+
 
 @lru_cache(64)
+@decoding("a schema cannot be read")
 def null_first(text: str) -> str:
-    """The schema (JSON text) with null first in each union that has it."""
-    return json.dumps(_ordered(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+    """The schema (JSON text) with null first in each union that has it. CorruptError for a text that is none."""
+    return json.dumps(_ordered(parsed_json(text)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _ordered(kind: Any) -> Any:

@@ -24,7 +24,6 @@ Spark.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, UnsupportedError
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 MISSING = object()
 """The default of a field that has no default. None is a default of its own."""
@@ -96,12 +95,14 @@ def arrow_schema(text: str) -> pa.Schema:
 def writer_schema(text: str) -> WriterSchema:
     """The columns of an Avro record schema (JSON text). CorruptError if the text is not one."""
     with decoding("not an Avro record schema"):
-        record = json.loads(text)
+        record = parsed_json(text)
         fields = record["fields"]
         if record["type"] not in ("record", "error"):
             raise ValueError(f"its type is {record['type']!r}")
         resolver = _Resolver()
         name, namespace = resolver.declare(record, "")
+        if not all(isinstance(field["name"], str) for field in fields):
+            raise ValueError("the name of a column is not text")
         columns = tuple(resolver.column(field, namespace) for field in fields)
         return WriterSchema(name, columns)
 

@@ -13,6 +13,7 @@ from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.layout import WRITES
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
+from lakebed.kernel.options import is_number
 
 COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
 """Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
@@ -52,4 +53,4 @@ def _archived_identifiers(archived: ArchivedTimeline, user: str) -> Iterator[int
 
 def _identifiers(commits: Iterable[CommitMetadata], user: str) -> list[int]:
     texts = (commit.extra.get(IDENTIFIER) or "" for commit in commits if commit.extra.get(COMMIT_USER) == user)
-    return [int(text) for text in texts if text.lstrip("-").isdigit()]
+    return [int(text) for text in texts if is_number(text.removeprefix("-"))]

@@ -18,7 +18,7 @@ from lakebed.formats.hudi.expire.options import FAILED_AFTER
 from lakebed.formats.hudi.layout import clock_time
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.kernel import clock
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.model.upkeep import ExpireResult, Skipped
 
 
@@ -110,4 +110,4 @@ def _markers_left(context: WriteContext, timeline: Timeline) -> list[str]:
     known = {entry.time for entry in timeline.pending}
     newest = max((entry.time for entry in timeline.entries), default="")
     folders = context.store.list(MARKERS).folders
-    return [time for time in folders if time.isdigit() and time not in known and time <= newest]
+    return [time for time in folders if is_number(time) and time not in known and time <= newest]

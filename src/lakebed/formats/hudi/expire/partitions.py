@@ -24,7 +24,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import file_groups
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.kernel import clock
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.model.commit import CommitResult
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -126,4 +126,4 @@ def _creations(state: TableState) -> Mapping[str, str]:
 
 def _moment(time: str) -> datetime.datetime | None:
     """The clock time of an instant, None for one that is none."""
-    return clock_time(time) if len(time) >= _CLOCK_DIGITS and time.isdigit() else None
+    return clock_time(time) if len(time) >= _CLOCK_DIGITS and is_number(time) else None

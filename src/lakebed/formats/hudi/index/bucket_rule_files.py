@@ -16,6 +16,7 @@ from lakebed.formats.hudi.layout import BUCKET_RULES, bucket_rules_file
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.options import is_number
 
 _FILE = ".hashing_config"
 
@@ -23,7 +24,7 @@ _FILE = ".hashing_config"
 def load_rules(state: TableState) -> BucketRules | None:
     """The rules that count, None for a table that has none. CorruptError for a file that is none."""
     instants = {info.name.removesuffix(_FILE): info.path for info in state.store.list(BUCKET_RULES).files}
-    for instant in sorted((instant for instant in instants if instant.isdigit()), reverse=True):
+    for instant in sorted((instant for instant in instants if is_number(instant)), reverse=True):
         entry = state.timeline.by_time.get(instant)
         if entry is None or entry.done:
             path, table = instants[instant], state.store.location

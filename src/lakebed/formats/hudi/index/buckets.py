@@ -26,6 +26,7 @@ from lakebed.formats.hudi.write.staged_rows import deletes_in
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.keys.java import string_hashes
+from lakebed.kernel.options import is_number
 
 _ALIKE = "-0000-0000-0000-000000000000-0"
 """What follows the number in the file id of a bucket that any of several writers may begin."""
@@ -104,7 +105,7 @@ def by_bucket(
         buckets = rules.count(partition)
         for file_slice in of_partition:
             text = file_slice.file_id[:8]
-            number = int(text) if text.isdigit() else -1
+            number = int(text) if is_number(text) else -1
             if not 0 <= number < buckets:
                 raise not_its_index(
                     table, f"file group {file_slice.file_id} of partition {partition!r} is none of {buckets} buckets"

@@ -14,6 +14,7 @@ from typing import Any
 
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
+from lakebed.kernel.decoding import parsed_json
 from lakebed.kernel.files import Store
 
 DEFINITIONS = f"{HOODIE}/.index_defs/index.json"
@@ -28,7 +29,7 @@ def definitions_file(config: TableConfig) -> str:
 def read_definitions(store: Store, config: TableConfig) -> dict[str, Any]:
     """The whole file, {} where there is none."""
     try:
-        whole = json.loads(store.read(definitions_file(config)))
+        whole = parsed_json(store.read(definitions_file(config)))
     except (FileNotFoundError, ValueError):
         return {}
     return whole if isinstance(whole, dict) else {}

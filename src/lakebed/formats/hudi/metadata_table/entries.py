@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ from lakebed.formats.hudi.metadata_table.opened import Image, MetadataTable
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.avro.columns import Choice, decode_datums
+from lakebed.kernel.decoding import parsed_json
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
@@ -91,4 +91,4 @@ def _deleted(image: Image) -> pa.Array:
 
 @lru_cache(maxsize=16)
 def _parsed(schema: str) -> Any:
-    return json.loads(schema)
+    return parsed_json(schema)

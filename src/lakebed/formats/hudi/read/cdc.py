@@ -40,7 +40,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import View, view_of
 from lakebed.kernel.files import FileInfo
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan
@@ -270,7 +270,7 @@ class _Planner:
         has."""
         base = max((base.instant for base in group.bases if before and before.base.endswith(base.name)), default="")
         for stat in stats:
-            if not stat.is_log and stat.previous.isdigit() and (before is None or stat.previous > base):
+            if not stat.is_log and is_number(stat.previous) and (before is None or stat.previous > base):
                 if before is not None and before.logs:
                     continue
                 raise Completeness(self._state, self._view_before(time)).error(

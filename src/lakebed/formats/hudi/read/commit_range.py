@@ -13,7 +13,7 @@ from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP
 from lakebed.formats.hudi.read.commit_filter import is_skipped_overwrite
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import View
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 
 GroupStats = Mapping[str, list[tuple[str, WriteStat]]]
 """The files that commits wrote to the file groups of one partition, by file id: (instant, file)."""
@@ -96,7 +96,7 @@ def empty_range(view: View, from_beginning: bool = False) -> CommitRange:
 
 def just_before(time: str) -> str:
     """The last time before a time of digits. "" and other text stay as they are."""
-    return str(int(time) - 1).zfill(len(time)) if time.isdigit() and int(time) else time
+    return str(int(time) - 1).zfill(len(time)) if is_number(time) and int(time) else time
 
 
 def _is_after_bootstrap(state: TableState, view: View, low: str) -> bool:

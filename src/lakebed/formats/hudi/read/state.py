@@ -40,6 +40,7 @@ from lakebed.formats.hudi.timeline.column_history import newest_history
 from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint
 from lakebed.formats.hudi.timeline.undone import undone_before_start
 from lakebed.kernel.files import FileInfo, Listing, Store
+from lakebed.kernel.options import is_number
 from lakebed.model.instant import Instant
 from lakebed.verbs.arguments import Position
 
@@ -319,7 +320,7 @@ class TableState:
         text = str(position).strip()
         if text.startswith("tag:"):
             text = find_savepoint(self.store, self.timeline, text[4:])
-        if not text.isdigit():
+        if not is_number(text):
             return instant_of_timestamp(text, what, self.config.timezone)
         if text not in self.timeline.by_time and not is_moment(text, history=what != "as_of"):
             raise no_moment(text, what)

@@ -11,7 +11,6 @@ is remembered of them is bounded. For the rare replace commits, a file is search
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +37,7 @@ from lakebed.formats.hudi.codec.metadata import (
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, HOODIE, WRITES
 from lakebed.formats.hudi.timeline.archive_manifest import load_history
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.scratch import Scratch
 from lakebed.model.instant import Instant
@@ -134,7 +133,7 @@ class ArchivedTimeline:
         if not position:
             return
         try:
-            dropped = json.loads(self.store.read(DROPPED))
+            dropped = parsed_json(self.store.read(DROPPED))
         except FileNotFoundError:
             return
         if position < dropped["order"]:
@@ -348,4 +347,4 @@ def _commit_of(entry: ArchivedEntry) -> CommitMetadata:
     """An archived commit's metadata. Replace commits have a field of their own; very old releases wrote JSON text."""
     fields = entry.metadata()
     metadata = fields.get("hoodieReplaceCommitMetadata") or fields.get("hoodieCommitMetadata") or {}
-    return commit_from(json.loads(metadata) if isinstance(metadata, str) else metadata)
+    return commit_from(parsed_json(metadata) if isinstance(metadata, str) else metadata)

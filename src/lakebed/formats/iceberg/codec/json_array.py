@@ -12,6 +12,8 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from lakebed.kernel.decoding import parsed_json
+
 Document = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class JsonArray(Sequence[Document]):
 def document_from_json(text: bytes, arrays: Iterable[str]) -> dict[str, Any]:
     """The members of a JSON object. Those named in `arrays` become JsonArrays. ValueError for anything else."""
     members = _members(text)
-    return {name: _array(raw) if name in arrays else json.loads(bytes(raw)) for name, raw in members.items()}
+    return {name: _array(raw) if name in arrays else parsed_json(bytes(raw)) for name, raw in members.items()}
 
 
 def document_to_json(document: Document) -> bytes:
@@ -112,7 +114,7 @@ def _array(raw: msgspec.Raw) -> JsonArray | None:
 def _parsed(item: bytes | Document) -> Document:
     if not isinstance(item, bytes):
         return item
-    document = json.loads(item)
+    document = parsed_json(item)
     if not isinstance(document, dict):
         raise ValueError("an item is not an object")
     return document

@@ -6,7 +6,6 @@ found by id in a manifest, whatever their names are now.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +16,10 @@ from pyiceberg.schema import Schema
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.schema import arrow_type as schema_type
 from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.kernel.arrays import one_chunk
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 _ARROW: Mapping[type[Any], pa.DataType] = {
     T.BooleanType: pa.bool_(), T.IntegerType: pa.int32(), T.LongType: pa.int64(), T.FloatType: pa.float32(),
@@ -67,10 +67,10 @@ def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], fi
     """
     with decoding("a manifest's header cannot be read", file=file):
         if spec_id not in metadata.specs:
-            fields = json.loads(header["partition-spec"])
+            fields = parsed_json(header["partition-spec"])
             fields = fields["fields"] if isinstance(fields, dict) else fields
             metadata.lost_specs[spec_id] = PartitionSpec.model_validate({"spec-id": spec_id, "fields": fields})
-        schema = Schema.model_validate(with_all_types(json.loads(header["schema"])))
+        schema = Schema.model_validate(with_all_types(parsed_json(header["schema"])))
         for field in metadata.specs[spec_id].fields:
             if field.source_id in schema.field_ids:
                 metadata.lost_columns.setdefault(field.source_id, _widest(schema.find_type(field.source_id)))
@@ -97,7 +97,7 @@ def arrow_type(kind: Any) -> pa.DataType:
     if isinstance(kind, T.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, T.FixedType):
-        return pa.binary(len(kind))
+        return schema_type(kind)
     return _ARROW[type(kind)]
 
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from lakebed.errors import CorruptError
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.bitmaps import positions_of
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 from lakebed.kernel.inflate import inflated
 
 DELETION_VECTOR = "deletion-vector-v1"
@@ -101,7 +101,7 @@ def read_footer(data: bytes, file: str) -> tuple[tuple[Blob, ...], Mapping[str, 
         if len(footer) != size + 4 or footer[:4] != _MAGIC:
             raise ValueError("its footer does not begin with the magic bytes")
         payload = inflated(footer[4:], "lz4") if flags & _COMPRESSED_FOOTER else footer[4:]
-        document = json.loads(bytes(payload))
+        document = parsed_json(payload)
         return tuple(_blob(blob) for blob in document["blobs"]), dict(document.get("properties") or {})
 
 

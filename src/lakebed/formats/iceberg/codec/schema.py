@@ -147,6 +147,9 @@ def _type(name: str) -> Any:
     return name if algorithm else SpelledGeometry(crs or DEFAULT_GEOMETRY_CRS)
 
 
+_MOST_FIXED = 1 << 31
+
+
 def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
     """The Arrow type of an Iceberg type. With `ids` the fields inside carry their ids, as Parquet files need.
 
@@ -155,6 +158,8 @@ def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
+        if not 0 < len(kind) < _MOST_FIXED:
+            raise UnsupportedError(f"a column has the type {kind}", why=f"Arrow holds at most {_MOST_FIXED - 1} bytes")
         return pa.binary(len(kind))
     if isinstance(kind, StructType):
         return pa.struct([arrow_field(field, ids) for field in kind.fields])

@@ -17,6 +17,7 @@ from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.snapshot import ancestors
+from lakebed.kernel.options import is_number
 from lakebed.model.commit import BATCH_IDENTIFIER
 
 USER, IDENTIFIER = "lakebed.commit-user", "lakebed.commit-identifier"
@@ -120,7 +121,7 @@ def _parsed(metadata: TableMetadata) -> Iterator[tuple[str, LastCommit]]:
 def _number(snapshot: Snapshot) -> int | None:
     """The identifier of a snapshot's commit, None for a batch commit and for snapshots of other engines."""
     text = str(snapshot.summary.get(IDENTIFIER, ""))
-    if not text.lstrip("-").isdigit() or text == str(BATCH_IDENTIFIER):
+    if not is_number(text.removeprefix("-")) or text == str(BATCH_IDENTIFIER):
         return None
     return int(text)
 

@@ -18,6 +18,7 @@ from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read.plan import unpartitioned
 from lakebed.formats.iceberg.repair.check import PUFFIN, Checker, NamedFile
 from lakebed.formats.iceberg.repair.scan import DELETE_COLUMNS, Findings, readable
+from lakebed.kernel.options import is_number
 
 
 class NothingLostError(Exception):
@@ -120,7 +121,7 @@ def _with_manifests(
 ) -> Mapping[str, str]:
     """The counts of the snapshot, with those of manifests that were dropped unread: their list has files and rows, and
     their bytes are what the totals before have and the manifests that were read have not."""
-    summary = {key: int(value) if value.isdigit() else value for key, value in counts.items()}
+    summary = {key: int(value) if is_number(value) else value for key, value in counts.items()}
     more: dict[str, int] = {}
     for manifest in dropped:
         files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
@@ -129,7 +130,7 @@ def _with_manifests(
         if not manifest.content:
             more["deleted-records"] = more.get("deleted-records", 0) + _rows(manifest)
     before = attempt.head.summary.get("total-files-size", "") if attempt.head is not None else ""
-    if before.isdigit():
+    if is_number(before):
         more["removed-files-size"] = max(0, int(before) - _bytes_named(attempt))
     for key, count in more.items():
         summary[key] = int(summary.get(key, 0)) + count

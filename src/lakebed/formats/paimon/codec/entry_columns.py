@@ -6,7 +6,6 @@ Avro, so its fields are read as fields of the outer record: the decoder skips th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -24,7 +23,7 @@ from lakebed.kernel.avro.decode import decode_blocks
 from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.avro.records import BLOCK_RECORDS
 from lakebed.kernel.avro.schema import check_schema, plain_fields
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 from lakebed.kernel.scratch import Scratch
 
 _BATCH_ROWS = 1 << 16
@@ -162,7 +161,7 @@ def _opened(path: str, data: bytes) -> Container:
 
 def _decoded(containers: Sequence[Container], schema: pa.Schema) -> pa.Table:
     """The entries of manifests of one schema and codec, with the columns of `schema`."""
-    fields = dict(_outer_fields(json.loads(containers[0].metadata["avro.schema"]), "", {}))
+    fields = dict(_outer_fields(parsed_json(containers[0].metadata["avro.schema"]), "", {}))
     for path, _, nullable in _COLUMNS.values():
         if path not in fields and not nullable:
             raise CorruptError("a manifest cannot be read", why=f"its entries have no {path}")

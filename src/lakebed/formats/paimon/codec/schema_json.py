@@ -9,7 +9,7 @@ from typing import Any
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon.codec.types import DataField, field_from_json, field_to_json
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 _VERSION = 3
 
@@ -58,7 +58,7 @@ class TableSchema:
 def schema_from_json(data: bytes) -> TableSchema:
     """Decode a schema file. Raises CorruptError for other bytes, UnsupportedError for a newer version."""
     with decoding("the schema file cannot be read"):
-        value: dict[str, Any] = json.loads(data)
+        value: dict[str, Any] = parsed_json(data)
         version = value.get("version", 1)
         if version > _VERSION:
             raise UnsupportedError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 
 class CommitKind(StrEnum):
@@ -84,7 +84,7 @@ _ALWAYS = {"changelogManifestList"}
 def snapshot_from_json(data: bytes) -> Snapshot:
     """Decode a snapshot file. Raises CorruptError for bytes that are not a snapshot."""
     with decoding("the snapshot file cannot be read"):
-        value: dict[str, Any] = json.loads(data)
+        value: dict[str, Any] = parsed_json(data)
         given = {name: value[key] for key, name in _KEYS.items() if value.get(key) is not None}
         given["commit_kind"] = CommitKind(given["commit_kind"])
         given["properties"] = tuple(sorted((value.get("properties") or {}).items()))

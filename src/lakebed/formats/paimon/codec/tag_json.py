@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json, snapshot_to_json
-from lakebed.kernel.decoding import decoding
+from lakebed.kernel.decoding import decoding, parsed_json
 
 _CREATED, _RETAINED = "tagCreateTime", "tagTimeRetained"
 
@@ -41,7 +41,7 @@ def tag_from_json(data: bytes) -> Tag:
     """Decode a tag file. Raises CorruptError for bytes that are not a tag."""
     snapshot = snapshot_from_json(data)
     with decoding("the tag file cannot be read"):
-        value: dict[str, Any] = json.loads(data)
+        value: dict[str, Any] = parsed_json(data)
         created, retained = value.get(_CREATED), value.get(_RETAINED)
         return Tag(
             snapshot, None if created is None else _moment(created), None if retained is None else _span(retained)

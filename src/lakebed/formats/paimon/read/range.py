@@ -18,7 +18,7 @@ from lakebed.formats.paimon.instants import milliseconds
 from lakebed.formats.paimon.read.travel import travel_keys
 from lakebed.formats.paimon.snapshot import History, Position
 from lakebed.formats.paimon.tag_periods import TagPeriods
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.model.instant import Instant
 
 _RANGES = (opt.INCREMENTAL_BETWEEN, opt.INCREMENTAL_BETWEEN_TIMESTAMP, opt.INCREMENTAL_TO_AUTO_TAG)
@@ -241,7 +241,7 @@ def _start(history: History, after: Position, table: str) -> tuple[int, Snapshot
         oldest = history.earliest()
         if oldest is None or text.startswith("tag:"):
             raise
-        if text.isdigit():
+        if is_number(text):
             before = int(text) == oldest.id - 1
         else:
             before = oldest.id == 1 and milliseconds(text, table) < oldest.time_millis

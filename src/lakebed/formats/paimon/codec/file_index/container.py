@@ -36,6 +36,7 @@ def read_container(data: bytes) -> Blobs:
     if not _FIXED.size <= head <= len(data):
         raise CorruptError("a file index is damaged", why=f"its header of {head} bytes is longer than the file")
     blobs: dict[str, dict[str, bytes | None]] = {}
+    left = len(data)
     (columns,), at = _INT.unpack_from(data, _FIXED.size), _FIXED.size + _INT.size
     for _ in range(columns):
         name, at = _name(data, at, head)
@@ -46,6 +47,9 @@ def read_container(data: bytes) -> Blobs:
             at += _PLACE.size
             if start != _EMPTY and not (head <= start and 0 <= length <= len(data) - start):
                 raise CorruptError("a file index is damaged", why=f"the {kind} index of {name!r} lies outside of it")
+            left -= length if start != _EMPTY else 0
+            if left < 0:
+                raise CorruptError("a file index is damaged", why="its indexes are longer than the file")
             blobs.setdefault(name, {})[kind] = None if start == _EMPTY else data[start : start + length]
     return blobs
 
