@@ -124,6 +124,12 @@ class Lakebed(Actor):
     def expire(self, keep: int, clean: bool) -> None:
         self.place.open().expire(options={"older_than": FUTURE, "retain_last": keep, "clean-expired-metadata": clean})
 
+    def table_stats(self) -> None:
+        self.place.open().compute_table_stats()
+
+    def partition_stats(self) -> None:
+        self.place.open().compute_partition_stats()
+
     def sweep(self) -> None:
         self.place.open().expire(options={"expire-snapshots": False, "remove-orphan-files": True})
 
@@ -167,6 +173,10 @@ class Lakebed(Actor):
 
     def add_files(self, folder: Path) -> None:
         self.place.open().add_files([str(folder)])
+
+    def migrate(self, folder: Path) -> None:
+        given = {f"lakebed.catalog.{key}": value for key, value in self.place.catalog.items()}
+        lakebed.migrate(folder, self.place.location if given else None, options=given)
 
     def repair(self) -> None:
         self.place.open().repair()

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from lakebed.errors import UnsupportedError
 from tests.interop.conftest import Peer
 from tests.interop.hive_metastore_server import hive_metastore
 from tests.interop.iceberg_actors import Actor, Duck, Lakebed, Place, Pyiceberg, duck_peer
-from tests.interop.iceberg_changes import Changes
+from tests.interop.iceberg_deaths import Deaths
+from tests.interop.iceberg_dying import Moment
 from tests.interop.iceberg_rest_server import rest_server
 from tests.interop.iceberg_spark import Spark, spark_peer
 from tests.interop.iceberg_state import FIRST, ICEBERG, Column, Shape, wanted_rows
@@ -54,7 +56,7 @@ class Engines:
     duck: Peer
 
 
-class Life(Changes):
+class Life(Deaths):
     """A table, the engines, and the rows that must be in it."""
 
     def __init__(self, shape: Shape, name: str, seed: int, engines: Engines, log: Any = None) -> None:
@@ -73,7 +75,7 @@ class Life(Changes):
             (3, self._append), (3, self._upsert), (3, self._delete), (1, self._equality), (0.7, self._overwrite),
             (1, self._replace), (1, self._publish), (1, self._add_files), (0.5, self._repair), (2.5, self._rewrite),
             (0.8, self._sweep), (1.2, self._expire), (1, self._tag), (0.5, self._untag), (1, self._branch),
-            (0.6, self._merge), (0.8, self._rollback), (4, self._alter),
+            (0.6, self._merge), (0.8, self._rollback), (4, self._alter), (0.8, self._statistics), (3, self._die),
         ]  # fmt: skip
         weights, acts = zip(*choices, strict=True)
         for _ in range(steps):
@@ -81,10 +83,12 @@ class Life(Changes):
 
     def play(self, script: str) -> None:
         """The steps that a script names, each by the engine named before it: `lakebed append, spark4.0 rewrite`. What
-        that engine cannot do, another does."""
+        that engine cannot do, another does. `append@before-catalog` is done by lakebed, which is killed there."""
         for line in script.split(","):
             self.who, name = line.split()
-            self.step(getattr(self, f"_{name}"))
+            name, _, moment = name.partition("@")
+            act = getattr(self, f"_{name}")
+            self.step(partial(self.die_in, act, Moment.named(moment)) if moment else act)
 
     def step(self, act: Any) -> None:
         """One step and the look after it."""

@@ -112,6 +112,12 @@ class Spark(Actor):
             f"{''.join(', ' + one for one in arguments)})"
         )
 
+    def table_stats(self) -> None:
+        self._call("compute_table_stats")
+
+    def partition_stats(self) -> None:
+        self._call("compute_partition_stats")
+
     def sweep(self) -> None:
         before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(2)
         self._do(

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import random
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.formats.iceberg.data_files import Content, DeleteFile
 from tests.interop.iceberg_actors import Actor, Place
+from tests.interop.iceberg_equality import delete_equal, global_spec
 from tests.interop.iceberg_state import PARTS, Column, Row, Rows, Shape, table_of
 from tests.interop.lives import done_by
-from tests.tables.iceberg import commits
 
 
 @dataclass
@@ -108,22 +105,22 @@ class Steps:
             self.wrote(line, {key: row for key, row in line.rows.items() if key not in gone})
 
     def _equality(self) -> None:
-        """An equality delete, which only Flink and the like write: by the tests' own writer."""
-        gone = self.some(self.main)
-        if self.version < 2 or self.spec or not gone:
+        """Equality deletes, which only Flink and the like write: by the tests' own writer. They apply to files of their
+        own partition and spec, or to all where the spec has no partitions."""
+        if self.version < 2 or not self.main.rows:
             return self._delete()
-        table = self.place.open()
-        metadata = table.table_metadata
-        path = f"{metadata.location}/data/{uuid.uuid4()}-eq.parquet"
-        local = Path(path.removeprefix("file://").removeprefix("file:"))
-        local.parent.mkdir(parents=True, exist_ok=True)
-        schema = pa.schema([pa.field("id", pa.int64(), False, {"PARQUET:field_id": "1"})])
-        pq.write_table(pa.table({"id": gone}, schema=schema), local)
-        made = DeleteFile(
-            path, "PARQUET", Content.EQUALITY_DELETES, metadata.default_spec_id, (), len(gone), local.stat().st_size,
-            equality_ids=(1,),
-        )  # fmt: skip
-        commits.row_delta(table.operations, (), (made,))
+        document, metadata = self.place.head()
+        table, spec = self.place.open(), global_spec(metadata)
+        gone = self.some(self.main)
+        if spec is None or (self.spec and self.chance.random() < 0.7):
+            spec = int(document["default-spec-id"])
+            found = table.read(columns=["id", "_spec_id"]).read_all().to_pylist()
+            there = [row["id"] for row in found if row["_spec_id"] == spec]
+            gone = self.chance.sample(sorted(there), min(len(there), 3))
+        if not gone:
+            return self._delete()
+        delete_equal(table, metadata, [self.main.rows[key] for key in gone], self.columns, spec)
+        self.note(f"{self.number} equality delete of {len(gone)} with spec {spec}")
         self.traits.add("equality")
         self.wrote(self.main, {key: row for key, row in self.main.rows.items() if key not in gone})
         return None
@@ -228,6 +225,30 @@ class Steps:
             os.utime(path, (old, old))
         done = self.by("sweep", lambda actor: actor.sweep())
         assert done != "lakebed" or not stray.exists()
+
+    def _statistics(self) -> None:
+        """Different values of columns, which all engines count exactly in small tables, and figures of partitions."""
+        if not self.main.rows:
+            return self._append()
+        if self.spec and self.by("partition statistics", lambda actor: actor.partition_stats()):
+            document, _ = self.place.head()
+            assert document["current-snapshot-id"] in {one["snapshot-id"] for one in document["partition-statistics"]}
+        if not self.by("statistics", lambda actor: actor.table_stats()):
+            return None
+        document, _ = self.place.head()
+        names = {}
+        for schema in document["schemas"]:
+            if schema["schema-id"] == document["current-schema-id"]:
+                names = {field["id"]: field["name"] for field in schema["fields"]}
+        head = document["current-snapshot-id"]
+        (made,) = [one for one in document["statistics"] if one["snapshot-id"] == head]
+        counted = {names[b["fields"][0]]: int(b["properties"]["ndv"]) for b in made["blob-metadata"]}
+        wanted = {}
+        for column in self.columns:
+            values = [row.get(column.held, column.default) for row in self.main.rows.values()]
+            wanted[column.name] = len({value for value in values if value is not None})
+        assert counted == wanted, f"{counted} different values of {wanted}"
+        return None
 
     # ---- refs ----
 

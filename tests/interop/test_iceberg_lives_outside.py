@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import UnsupportedError
-from tests.interop.iceberg_actors import Place
+from lakebed.errors import LakebedError, TableNotFoundError, UnsupportedError, UsageError
+from tests.interop.iceberg_actors import Lakebed, Place
+from tests.interop.iceberg_dying import Moment, deed, die
 from tests.interop.iceberg_life import Engines, Life, engines
 from tests.interop.iceberg_spark import Spark
 from tests.interop.iceberg_state import FIRST, Shape
@@ -24,8 +26,9 @@ pytestmark = pytest.mark.timeout(1800)
 LIVES = {
     "path": (
         Shape("path", 3, ("part",), "parquet", "merge-on-read", "spark"),
-        """lakebed append, spark4.0 upsert, lakebed delete, spark4.1 rename, lakebed add, spark4.1 delete, lakebed
-        rewrite, spark4.0 branch, lakebed replace, spark4.1 expire, lakebed add_files, lakebed rollback""",
+        """lakebed append, spark4.0 upsert, lakebed delete@after-metadata, spark4.1 rename, lakebed add, lakebed
+        equality, spark4.1 delete, lakebed rewrite@before-metadata, spark4.0 branch, lakebed replace, spark4.1
+        statistics, lakebed expire@after-removal, lakebed add_files@before-manifest_list, lakebed rollback""",
     ),
     "rest": (
         Shape("rest", 1, (), "parquet", "copy-on-write", "lakebed"),
@@ -34,8 +37,9 @@ LIVES = {
     ),
     "hive": (
         Shape("hive", 2, ("part",), "parquet", "merge-on-read", "lakebed"),
-        """lakebed append, spark4.0 upsert, pyiceberg append, lakebed widen, spark4.1 delete, lakebed rewrite, lakebed
-        branch, spark4.0 append, lakebed merge, lakebed repair, lakebed expire, spark4.0 overwrite""",
+        """lakebed append, spark4.0 upsert, pyiceberg append, lakebed widen@after-catalog, spark4.1 delete, lakebed
+        rewrite@before-data_file, lakebed branch, spark4.0 append, lakebed merge, lakebed repair, lakebed
+        statistics@before-catalog, lakebed expire, spark4.0 overwrite""",
     ),
     "sql": (
         Shape("sql", 2, ("bucket(3, id)",), "orc", "merge-on-read", "lakebed"),
@@ -43,7 +47,8 @@ LIVES = {
         delete, lakebed upgrade, lakebed upsert, lakebed expire""",
     ),
 }
-"""How each table begins, and whose turn it is for what. What an engine cannot do, another does."""
+"""How each table begins, and whose turn it is for what. What an engine cannot do, another does. After an `@` is where
+lakebed is killed at it."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,33 @@ def test_every_engine_reads_what_any_of_them_wrote(name: str, outside: Engines) 
     shape, script = LIVES[name]
     life = Life(shape, name, [*LIVES].index(name), outside)
     life.play(" ".join(script.split()))
-    assert life.number == script.count(",") + 1 and life.main.rows
+    assert life.number == script.count(",") + 1 and life.main.rows and life.deaths == script.count("@")
+
+
+@pytest.mark.parametrize("catalog", ["path", "rest"])
+def test_a_folder_whose_migration_is_killed(catalog: str, outside: Engines) -> None:
+    """There is no table then, or the whole one. Done again where there is none, Spark goes on with it, then lakebed."""
+    last = "hint" if catalog == "path" else "catalog"
+    for number, text in enumerate(("before-manifest", "after-manifest_list", "after-metadata", f"after-{last}")):
+        shape = Shape(catalog, 2, ("part",), "parquet", "merge-on-read", "lakebed")
+        place = Place(shape, f"moved{number}", outside.folder, outside.addresses, FIRST[:1], 2)
+        folder = outside.folder / ("db" if catalog == "path" else catalog) / f"moved{number}"
+        for part in "ab":
+            (folder / f"part={part}").mkdir(parents=True)
+            pq.write_table(pa.table({"id": [ord(part), number]}), folder / f"part={part}" / "one.parquet")
+        migrate = deed(place, lambda actor, folder=folder: actor.migrate(folder))
+        assert die(migrate, Moment.named(text)), text
+        try:
+            place.open()
+        except LakebedError as error:
+            assert isinstance(error, UnsupportedError | TableNotFoundError | UsageError), error
+            assert not die(migrate, Moment("removal", 99, False))
+        spark = Spark(place, "4.1", outside.sparks["4.1"])
+        spark.say(f"INSERT INTO {spark.table} VALUES (7, 'b')")
+        place.open().write(pa.table({"id": [8], "part": ["c"]}))
+        wanted = sorted([str(n)] for n in (97, 98, number, number, 7, 8))
+        for reader in (spark, Lakebed(place)):
+            assert sorted(reader.read(FIRST[:1])) == wanted, (text, reader.name)
 
 
 def options(kind: str, outside: Engines) -> dict[str, str]:
