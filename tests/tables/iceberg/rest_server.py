@@ -49,6 +49,10 @@ class RestCatalog:
     config: dict[str, str] = field(default_factory=dict)
     credentials: list[dict[str, Any]] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    """The answers to questions for plans, from the front: to POST plan, GET plan and POST tasks."""
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    """Those questions, and what is no longer wanted."""
     hidden_metadata: bool = False
     """Commits are answered with a location that cannot be read."""
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -57,7 +61,8 @@ class RestCatalog:
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         match [method, *path.strip("/").split("/")[1:]]:
             case ["GET", "config"]:
-                return 200, {"defaults": self.defaults, "overrides": {}}
+                endpoints = {"endpoints": [*_BASE, *_PLANNING]} if self.plans else {}
+                return 200, {"defaults": self.defaults, "overrides": {}, **endpoints}
             case ["HEAD", "namespaces", namespace, "views", name]:
                 return (204 if f"{namespace}.{name}" in self.views else 404), None
             case ["POST", "namespaces"]:
@@ -71,6 +76,9 @@ class RestCatalog:
                 return self._load(f"{namespace}.{name}")
             case ["POST", "namespaces", namespace, "tables", name]:
                 return self._commit(f"{namespace}.{name}", body)
+            case ["GET" | "POST" | "DELETE", "namespaces", _, "tables", _, "plan" | "tasks", *_]:
+                self.asked.append((f"{method} {path.partition('/tables/')[2]}", body))
+                return (204, None) if method == "DELETE" else (200, self.plans.pop(0))
         return problem(404, f"no such endpoint: {method} {path}")
 
     def _create(self, namespace: str, body: Any) -> tuple[int, Any]:
@@ -144,6 +152,14 @@ class RestCatalog:
         self.tables[name] = str(place), json.loads(place.read_bytes())
 
 
+_TABLE = "/v1/{prefix}/namespaces/{namespace}/tables/{table}"
+_BASE = (f"GET {_TABLE}", f"POST {_TABLE}")
+_PLANNING = (
+    f"POST {_TABLE}/plan", f"GET {_TABLE}/plan/{{plan-id}}", f"DELETE {_TABLE}/plan/{{plan-id}}",
+    f"POST {_TABLE}/tasks",
+)  # fmt: skip
+
+
 def problem(status: int, message: str, kind: str = "Problem") -> tuple[int, Any]:
     return status, {"error": {"message": message, "type": kind, "code": status}}
 
@@ -164,7 +180,7 @@ def serve(catalog: RestCatalog) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(said)
 
-        do_GET = do_POST = do_HEAD = handle_one
+        do_GET = do_POST = do_HEAD = do_DELETE = handle_one
 
         def log_message(self, *args: Any) -> None:
             pass

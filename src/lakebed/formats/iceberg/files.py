@@ -38,17 +38,20 @@ class Files:
 
     `home` is the table's own store. `named` are the other places that the table may touch, with `credentials`.
     `made_at` is the table's location in the metadata, where it is not spelled like that of `home`. `locked` is the
-    reason why the table may only be read: with one, every change is refused.
+    reason why the table may only be read: with one, every change is refused. `planned_for` is the table's name where
+    its catalog plans scans, and nobody else may read its manifests.
     """
 
-    __slots__ = ("_ahead", "_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named")
+    __slots__ = (
+        "_ahead", "_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named", "planned_for",
+    )  # fmt: skip
 
     def __init__(
         self, home: Store, credentials: Credentials | None = None, named: Sequence[str] = (), made_at: str = "",
-        locked: str = "",
+        locked: str = "", planned_for: str = "",
     ) -> None:  # fmt: skip
         self.home, self.credentials = home, credentials or Credentials()
-        self.named, self.made_at, self.locked = tuple(named), made_at, locked
+        self.named, self.made_at, self.locked, self.planned_for = tuple(named), made_at, locked, planned_for
         self._others: dict[str, Store] = {}
         self._ahead: Mapping[str, bytes] = {}
         self._places = Places(home.location, (home.location, *self.named))
@@ -57,7 +60,7 @@ class Files:
             self._alias = ""  # the caller named the place where the table was created: its files are read there
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self.home, self.credentials, self.named, self.made_at, self.locked)
+        return Files, (self.home, self.credentials, self.named, self.made_at, self.locked, self.planned_for)
 
     @property
     def location(self) -> str:
@@ -66,7 +69,8 @@ class Files:
 
     def also(self, *places: str) -> Files:
         """The same files, and those below further places. Their locations have the spelling of `spelled`."""
-        return Files(self.home, self.credentials, (*self.named, *places), self.made_at, self.locked)
+        named = (*self.named, *places)
+        return Files(self.home, self.credentials, named, self.made_at, self.locked, self.planned_for)
 
     def place(self, url: str) -> tuple[Store, str]:
         """The store of a location, and the path in it. UnsupportedError for one that the table may not touch."""
@@ -144,7 +148,7 @@ class Files:
         """The same files, with the bytes of some that never change at hand for `read_immutable`: read together, as far
         as memory allows. These are files by location and size that are going to be read soon, in about this order. On a
         local disk nothing is read."""
-        if self.home.at_once == 1:
+        if self.home.at_once == 1 or self.planned_for:
             return self
         free, wanted = _AHEAD - sum(map(len, self._ahead.values())), {}
         for url, size in files:

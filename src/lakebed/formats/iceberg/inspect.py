@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_reading_manifests
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -43,10 +43,11 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
     """The report of one branch. A metadata file that is missing or damaged is a finding, not an error.
 
     `options` are those of `expire`, and table properties that take precedence over the table's own. OptionError for
-    others, DataCleanedError when the snapshot expires meanwhile.
+    others, DataCleanedError when the snapshot expires meanwhile, UnsupportedError where the catalog plans scans.
     """
     given = _OPTIONS.parse(options)
     loaded, files = loaded_with_list(operations, branch)
+    refuse_reading_manifests(operations)
     report = _Report(operations, files, loaded, branch, given, opt.properties(loaded.metadata.properties, given.raw))
     report.table()
     report.snapshots()

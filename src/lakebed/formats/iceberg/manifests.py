@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
+from lakebed.formats.iceberg.catalog.demands import planned_elsewhere
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.avro_file import open_container
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
@@ -34,7 +35,10 @@ ALL_COLUMNS = (*COLUMNS, *STATS)
 
 
 def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests of a snapshot, in order. CorruptError when its list is missing or damaged."""
+    """The manifests of a snapshot, in order. CorruptError when its list is missing or damaged, UnsupportedError where
+    the catalog lets nobody read them."""
+    if files.planned_for:
+        raise planned_elsewhere(files.planned_for)
     if not snapshot.manifest_list:
         return [*files.together(partial(_bare, files), snapshot.manifests)]
     try:

@@ -4,6 +4,7 @@ catalog that calls a commit wrong because another branch was faster."""
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,33 @@ SIGNING = {"s3.remote-signing-enabled": "true"}
 KEYS = {"lakebed.storage.setting.aws_access_key_id": "k", "lakebed.storage.setting.aws_secret_access_key": "s"}
 
 
-def test_a_catalog_that_plans_scans_itself(rest: RestCatalog) -> None:
+def test_a_catalog_that_plans_scans_itself(rest: RestCatalog, tmp_path: Path) -> None:
     options = options_of(rest)
     table: Any = create("cat:db.t", 2, **options)
     commits.append(table.operations, [data_file(table, [1])])
     rest.config = {"scan-planning-mode": "client"}
     assert ids(lakebed.open("cat:db.t", options)) == [1]  # type: ignore[arg-type]
     rest.config = {"scan-planning-mode": "SERVER"}
-    uses = [lambda: lakebed.open("cat:db.t", options), lambda: table.read(), table.rewrite, table.expire, table.inspect,
-            lambda: table.write(table.schema.empty_table()), lambda: table.metadata("files")]  # fmt: skip
+    table = lakebed.open("cat:db.t", options)
+    assert len(table.history()) == 1 and table.schema.names and table.metadata("snapshots").read_all().num_rows == 1
+    before = sorted(tmp_path.rglob("*"))
+    uses: list[Callable[[], object]] = [
+        table.rewrite, lambda: table.rewrite(dry_run=True), table.expire, table.inspect, table.repair, table.writer,
+        lambda: table.write(table.schema.empty_table()), lambda: table.metadata("files").read_all(),
+        lambda: table.changes().read_all(), lambda: table.tag("x"), lambda: table.branch("x"),
+        lambda: table.rollback(1), lambda: table.alter(lakebed.set_option("a", "b")),
+        lambda: table.expire(options={"expire-snapshots": False, "remove-orphan-files": True}),
+        table.compute_table_stats, table.compute_partition_stats,
+        lambda: table.rewrite_table_path(str(tmp_path / "to"), str(tmp_path / "staging")),
+        lambda: table.rewrite(options={"lakebed.rewrite.what": "manifests"}),
+    ]  # fmt: skip
     for use in uses:
         with pytest.raises(UnsupportedError, match="plans the scans of this table itself") as caught:
             use()
         assert "cat:db.t" in str(caught.value) and "scan-planning-mode" in str(caught.value)
-    assert len(rest.commits) == 1
+    with pytest.raises(UnsupportedError, match="does not name the endpoint"):
+        table.read()
+    assert len(rest.commits) == 1 and sorted(tmp_path.rglob("*")) == before
 
 
 def test_requests_that_only_the_catalog_may_sign(rest: RestCatalog) -> None:

@@ -63,6 +63,10 @@ class NewTable:
         """ "": the table lies where it is created."""
         return ""
 
+    @property
+    def planner(self) -> None:
+        """None: there is nothing to scan yet."""
+
     def refuse_changes(self, base: Loaded) -> None:
         """Refuses nothing: whoever creates a table may change it."""
 

@@ -1,19 +1,20 @@
-"""What lakebed refuses by name of what a catalog answers: views, and tables that are not read by their files alone.
+"""What a catalog asks of its clients, and what lakebed refuses of it by name: views, and requests that it signs itself.
 
 Rules: the REST specification's LoadTableResult, whose `scan-planning-mode` is `server` where only the catalog may plan
-a scan, and whose `s3.remote-signing-enabled` asks that the catalog sign each request; the view endpoints of the same
-document; `iceberg_type` of the reference engine's JdbcCatalog.
+a scan (`planning.py`), and whose `s3.remote-signing-enabled` asks that the catalog sign each request; the view
+endpoints of the same document; `iceberg_type` of the reference engine's JdbcCatalog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
-
-from pyiceberg.catalog import Catalog
+from typing import TYPE_CHECKING, Any
 
 from lakebed.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 _PLANNING = "scan-planning-mode"
 _SIGNING = "s3.remote-signing-enabled"
@@ -25,13 +26,6 @@ def refuse_demands(table: str, config: Mapping[str, Any], has_keys: bool) -> Non
     `config` has the catalog's properties and what it answered about the table. `has_keys` is whether the caller or the
     catalog gave keys for the storage, which then need no signature of the catalog.
     """
-    if str(config.get(_PLANNING, "")).lower() == "server":
-        raise UnsupportedError(
-            "the catalog plans the scans of this table itself",
-            table=table,
-            why=f"its setting {_PLANNING} is server: clients must not read the table's manifests",
-            todo="Read it with an engine that has server-side planning, or ask the catalog's owner for the mode client",
-        )
     if str(config.get(_SIGNING, "")).lower() == "true" and not has_keys:
         raise UnsupportedError(
             "the catalog signs each request to the storage itself",
@@ -40,6 +34,22 @@ def refuse_demands(table: str, config: Mapping[str, Any], has_keys: bool) -> Non
             todo="Ask it for keys: lakebed.catalog.header.X-Iceberg-Access-Delegation=vended-credentials. Or give keys "
             "of your own, in options lakebed.storage.setting.*",
         )
+
+
+def plans_scans(config: Mapping[str, Any]) -> bool:
+    """Whether the catalog plans the scans of a table, whose manifests no client may read then."""
+    return str(config.get(_PLANNING, "")).lower() == "server"
+
+
+def planned_elsewhere(table: str, why: str = "") -> UnsupportedError:
+    """The error for what needs the manifests of a table whose scans the catalog plans."""
+    return UnsupportedError(
+        "the catalog plans the scans of this table itself",
+        table=table,
+        why=why or f"its setting {_PLANNING} is server: clients must not read the table's manifests",
+        todo="lakebed reads its snapshots, and nothing else. Ask the catalog's owner for the mode client, or use an "
+        "engine that has server-side planning for this",
+    )
 
 
 def refuse_view(catalog: Catalog, identifier: tuple[str, ...], table: str) -> None:

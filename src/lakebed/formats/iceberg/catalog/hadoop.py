@@ -118,6 +118,10 @@ class HadoopTable:
         self._last = _Read(name, data, loaded) if len(data) <= _KEPT else None
         return loaded
 
+    @property
+    def planner(self) -> None:
+        """None: who reads the table plans its scans."""
+
     def refuse_changes(self, base: Loaded) -> None:
         """UnsupportedError for a table of a catalog, and for one whose metadata says that it lies elsewhere."""
         if self._files.locked:

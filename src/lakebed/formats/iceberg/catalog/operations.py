@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from lakebed.formats.iceberg.catalog.demands import planned_elsewhere
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, dropped_metadata, unmet
 from lakebed.formats.iceberg.files import Files
@@ -33,6 +34,14 @@ class LostRaceError(Exception):
 
 class OutcomeUnknownError(Exception):
     """The store or the catalog did not report whether the commit was published."""
+
+
+class Planner(Protocol):
+    """Who plans the scans of a table in the place of its readers."""
+
+    def plan(self, request: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, Any]], Files]:
+        """The answers that the tasks of a scan are in, as JSON, and the files to read them with."""
+        ...
 
 
 class TableOperations(Protocol):
@@ -62,6 +71,11 @@ class TableOperations(Protocol):
         """The location in the metadata, where it is not that of the table; else ""."""
         ...
 
+    @property
+    def planner(self) -> Planner | None:
+        """Who plans the scans of the table, where that is not left to its readers. Ask after `load`."""
+        ...
+
     def refuse_changes(self, base: Loaded) -> None:
         """UnsupportedError for a table that may only be read. Call it before the first file of a change is written."""
         ...
@@ -89,6 +103,13 @@ def refuse_writing(operations: TableOperations, base: Loaded) -> None:
     refuse_location_provider(location, properties)
     operations.files.place(data_folder(location, properties))
     operations.files.place(metadata_folder(location, properties))
+
+
+def refuse_reading_manifests(operations: TableOperations) -> None:
+    """UnsupportedError for a table whose manifests only its catalog may read. What reads a manifest list is refused
+    there anyway: call it where an error would be a finding, or where work comes before the list."""
+    if operations.files.planned_for:
+        raise planned_elsewhere(operations.name)
 
 
 def check(base: Loaded, requirements: Sequence[TableRequirement]) -> None:

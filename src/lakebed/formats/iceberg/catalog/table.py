@@ -9,14 +9,14 @@ an answer, the table is loaded again before any file is removed).
 from __future__ import annotations
 
 import functools
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -30,7 +30,7 @@ from pyiceberg.table import CommitTableRequest
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, UsageError, first_line
+from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, first_line
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.client import (
     CATALOG_OPTIONS,
@@ -39,17 +39,20 @@ from lakebed.formats.iceberg.catalog.client import (
     open_catalog,
     published_nothing,
 )
-from lakebed.formats.iceberg.catalog.demands import refuse_demands, refuse_view
-from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, table_options
+from lakebed.formats.iceberg.catalog.demands import planned_elsewhere, plans_scans, refuse_demands, refuse_view
+from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, storage_options, table_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
+from lakebed.formats.iceberg.catalog.identifier import Identifier, parse_identifier
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
     LostRaceError,
     OutcomeUnknownError,
+    Planner,
     TableOperations,
     check,
     clean_log,
 )
+from lakebed.formats.iceberg.catalog.planning import ServedScans
 from lakebed.formats.iceberg.catalog.publishing import publishing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, brief, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.schema import with_all_types
@@ -71,29 +74,6 @@ __all__ = [
     "TableOperations",
     "parse_identifier",
 ]
-
-_NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """The parts of `catalog:namespace.table`. `table` is the namespace and the name."""
-
-    catalog: str
-    table: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The spelling that `lakebed.open` takes: `catalog:namespace.table`."""
-        return f"{self.catalog}:{'.'.join(self.table)}"
-
-
-def parse_identifier(text: str) -> Identifier:
-    """The identifier that a text spells; UsageError when it does not have the form `catalog:namespace.table`."""
-    match = _NAME.match(text)
-    if match is None:
-        raise UsageError(f"{text!r} is not the name of a table in a catalog", todo="Write catalog:namespace.table")
-    return Identifier(match[1], (*match[2].split("."), match[3]))
 
 
 class CatalogTable:
@@ -141,8 +121,18 @@ class CatalogTable:
         """ "": the catalog knows where the table lies."""
         return ""
 
+    @property
+    def planner(self) -> Planner | None:
+        """The catalog where it plans the scans of the table."""
+        catalog = self.catalog
+        if not self.files.planned_for or not isinstance(catalog, RestCatalog):
+            return None
+        return ServedScans(catalog, self.identifier.table, self._files_of_plan)
+
     def refuse_changes(self, base: Loaded) -> None:
-        """Refuses nothing: the catalog decides who may change the table."""
+        """Refuses a table whose scans the catalog plans. Else the catalog decides who may change it."""
+        if self.files.planned_for:
+            raise planned_elsewhere(self.name)
 
     def load(self) -> Loaded:
         """The metadata that the catalog names as current. A file that was read before is not read again.
@@ -178,6 +168,7 @@ class CatalogTable:
 
         Raises LostRaceError, OutcomeUnknownError, and StorageError when the catalog refuses.
         """
+        self.refuse_changes(base)
         check(base, requirements)
         entries: list[CatalogEntry] = []
         self.files.write_many(first, lambda: entries.append(self._entry()))
@@ -348,16 +339,34 @@ class CatalogTable:
         config = {**self.catalog.properties, **entry.config}
         keys = [key for key in options if key.lower().startswith(PREFIX) and is_secret(key.lower())]
         refuse_demands(self.name, config, has_keys=bool(keys))
+        planned_for = self.name if plans_scans(config) else ""
         places = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
         named = named_places(options, (spelled(place) for place in places))
         credentials = credentials_from(options)
         if KEYS_END in credentials.secret:  # asked for by a catalog of its own, since this one may be at work
             credentials = replace(credentials, renewal=CatalogTable(self.identifier, self.options).storage)
         home = open_store(entry.metadata.location, options, credentials)
-        wanted = (home.location, named, credentials)
-        if before is not None and (before.home.location, before.named, before.credentials) == wanted:
+        wanted = (home.location, named, credentials, planned_for)
+        if (
+            before is not None
+            and (before.home.location, before.named, before.credentials, before.planned_for) == wanted
+        ):
             return before
-        return Files(home, credentials, named)
+        return Files(home, credentials, named, planned_for=planned_for)
+
+    def _files_of_plan(self, handed_out: Sequence[Mapping[str, Any]]) -> Files:
+        """The files of a table to read with the keys that a plan handed out, for as long as these last: those whose
+        prefix is the longest that fits."""
+        files = self.files
+        location = files.home.location
+        fitting = [one for one in handed_out if location.startswith(str(one.get("prefix", "")))]
+        if not fitting:
+            return files
+        best = max(fitting, key=lambda one: len(str(one.get("prefix", ""))))
+        options = {**self.storage(), **storage_options(best.get("config") or {}), **self.options}
+        credentials = credentials_from(options)
+        home = open_store(location, options, credentials)
+        return Files(home, credentials, files.named, planned_for=files.planned_for)
 
 
 _LOCKED = "database is locked"

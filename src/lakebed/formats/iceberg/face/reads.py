@@ -85,6 +85,11 @@ class Reads(OpenedTable):
             start = None
         context = self._context(metadata, schema)
         request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)), split_size)
+        planner = self.operations.planner
+        if planner is not None and start is None:
+            from lakebed.formats.iceberg.read.served_plan import plan_served
+
+            return plan_served(planner, metadata, end, request, self.operations.name)
         if start is not None:
             return plan_appends(files, metadata, start, end, request)
         return plan_snapshot(files, metadata, end, request)

@@ -33,6 +33,8 @@ class Statistics(Reads):
 
         names = columns_named(columns)
         loaded = self.operations.load()
+        if not dry_run:
+            self.operations.refuse_changes(loaded)
         head = snapshot_at(loaded.metadata, checked_position(snapshot), self.branch_name)
         if head is None:
             return TableStatsResult("", "", (), dry_run, ("the table has no snapshot yet",))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError, UsageError
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_reading_manifests
 from lakebed.formats.iceberg.codec.json_array import document_to_json
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json
 from lakebed.formats.iceberg.expire.unused import paths_in
@@ -41,6 +41,7 @@ def rewrite_table_path(
     After an error the staging folder has nothing of this run.
     """
     loaded = operations.load()
+    refuse_reading_manifests(operations)
     metadata, here = loaded.metadata, operations.files
     goal, stage = parse_location(target).text.rstrip("/"), parse_location(staging).text.rstrip("/")
     home = here.home.location
