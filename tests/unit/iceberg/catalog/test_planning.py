@@ -68,6 +68,19 @@ def test_rows_are_checked_where_the_catalog_keeps_more(rest: RestCatalog, table:
     assert rest.asked[0][1]["filter"] == residual and sorted(rest.asked[0][1]["select"]) == ["id", "p"]
 
 
+def test_a_plan_after_a_column_was_renamed(rest: RestCatalog, table: Any) -> None:
+    """It is asked for in the schema that the snapshot has, and a column that came later is not asked for."""
+    rest.config = {}
+    table.alter([lakebed.rename_column("id", "key"), lakebed.add_column("more", pa.int32())])
+    rest.config = {"scan-planning-mode": "server"}
+    rest.plans += [completed(table.first, table.second)]
+    found = table.read(["more", "key"], "key > 3 and more is null").read_all()
+    assert found.to_pylist() == [{"more": None, "key": 4}]
+    body = rest.asked[0][1]
+    assert body["select"] == ["id"] and body["filter"] == {"type": "gt", "term": "id", "value": 3}
+    assert body["use-snapshot-schema"]
+
+
 def test_a_plan_that_takes_its_time(rest: RestCatalog, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("lakebed.formats.iceberg.catalog.planning.time.sleep", waits.append)
@@ -118,6 +131,9 @@ WRONG: dict[str, tuple[Callable[[Any], Plan], type[LakebedError], str]] = {
     "a key": (lambda t: completed({**t.first, "key-metadata": "00"}), UnsupportedError, "encrypted"),
     "equality without columns": (
         lambda t: completed(t.first, deletes=({**t.gone, "content": "equality-deletes"},)), CorruptError, "columns",
+    ),
+    "a vector that is nowhere": (
+        lambda t: completed(t.first, deletes=({**t.gone, "file-format": "puffin"},)), CorruptError, "where a deletion",
     ),
     "another place": (
         lambda t: completed({**t.first, "file-path": "/etc/passwd"}), UnsupportedError, "/etc/passwd",

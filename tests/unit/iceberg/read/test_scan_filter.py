@@ -21,10 +21,11 @@ KINDS = {
     "t": T.TimestampType(), "z": T.TimestamptzType(), "x": T.DoubleType(), "m": T.DecimalType(9, 2),
 }  # fmt: skip
 SCHEMA = Schema(*(T.NestedField(id, name, kind) for id, (name, kind) in enumerate(KINDS.items(), 1)))
+COLUMNS = {field.name: field for field in SCHEMA.fields}
 
 
 def of(where: str) -> Any:
-    return scan_filter(parse_where(where, arrow_schema(SCHEMA.fields)), SCHEMA)
+    return scan_filter(parse_where(where, arrow_schema(SCHEMA.fields)), COLUMNS)
 
 
 def term(kind: str, name: str, value: Any) -> dict[str, Any]:
@@ -71,9 +72,13 @@ def test_a_long_chain_is_a_shallow_tree_that_pyiceberg_reads() -> None:
     assert read is not None and "s" in str(read)
 
 
+def test_names_are_those_of_the_plans_schema() -> None:
+    renamed = {"n": T.NestedField(1, "was", T.IntegerType())}
+    where = parse_where("n = 5 and s = 'a'", arrow_schema(SCHEMA.fields))
+    assert scan_filter(where, renamed) == term("eq", "was", 5)
+
+
 def test_values_out_of_a_columns_range_are_left_out() -> None:
     assert of("i < 3000000000") is None
-    assert scan_filter(
-        parse_where("z < timestamp '2024-01-01 00:00:00+00:00'", arrow_schema(SCHEMA.fields)), SCHEMA
-    ) == (term("lt", "z", "2024-01-01T00:00:00.000000+00:00"))
+    assert of("z < timestamp '2024-01-01 00:00:00+00:00'") == term("lt", "z", "2024-01-01T00:00:00.000000+00:00")
     assert pa.types.is_timestamp(arrow_schema(SCHEMA.fields).field("z").type)

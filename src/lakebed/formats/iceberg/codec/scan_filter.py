@@ -6,15 +6,16 @@ there is left out, wherever the filter then keeps more rows and no fewer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyiceberg import types as T
-from pyiceberg.schema import Schema
 
 from lakebed.kernel.predicates.tree import AND, OR, Call, Column, Literal, Node, NullRule, ValueSet
 
 Json: TypeAlias = dict[str, Any]
+Columns: TypeAlias = Mapping[str, T.NestedField]
 _COMPARISONS = {
     "equal": "eq", "not_equal": "not-eq", "less": "lt", "less_equal": "lt-eq", "greater": "gt",
     "greater_equal": "gt-eq",
@@ -28,24 +29,27 @@ _MOST_VALUES = 1000
 """Of a longer list of values no filter is made."""
 
 
-def scan_filter(predicate: Node | None, schema: Schema) -> Json | None:
-    """A filter that keeps each row which the predicate keeps; None where there is none to make."""
+def scan_filter(predicate: Node | None, columns: Columns) -> Json | None:
+    """A filter that keeps each row which the predicate keeps; None where there is none to make.
+
+    `columns` are those of the plan's schema, by the names that the predicate has for them.
+    """
     if not isinstance(predicate, Call):
         return None
     arguments = predicate.arguments
     if predicate.function in (AND, OR):
-        parts = [scan_filter(argument, schema) for argument in arguments]
+        parts = [scan_filter(argument, columns) for argument in arguments]
         made = [part for part in parts if part is not None]
         if not made or (predicate.function == OR and len(made) < len(parts)):
             return None
         return _joined("and" if predicate.function == AND else "or", made)
     if predicate.function in _COMPARISONS and len(arguments) == 2:
-        return _comparison(_COMPARISONS[predicate.function], *arguments, schema=schema)
+        return _comparison(_COMPARISONS[predicate.function], *arguments, columns=columns)
     if predicate.function == "if_else" and isinstance(arguments[1], Literal) and arguments[1].value.as_py() is None:
-        return scan_filter(arguments[2], schema)  # null where a condition holds, which keeps no row
+        return scan_filter(arguments[2], columns)  # null where a condition holds, which keeps no row
     if predicate.function == "invert" and isinstance(arguments[0], Call):
-        return _inverted(arguments[0], schema)
-    column = _column(arguments[0], schema) if arguments else None
+        return _inverted(arguments[0], columns)
+    column = _column(arguments[0], columns) if arguments else None
     if column is None:
         return None
     if predicate.function == "is_valid":
@@ -65,19 +69,19 @@ def _joined(kind: str, parts: list[Json]) -> Json:
     return parts[0]
 
 
-def _comparison(kind: str, left: Node, right: Node, schema: Schema) -> Json | None:
+def _comparison(kind: str, left: Node, right: Node, columns: Columns) -> Json | None:
     if isinstance(left, Literal):
         kind, left, right = _TURNED.get(kind, kind), right, left
-    column = _column(left, schema)
+    column = _column(left, columns)
     if column is None or not isinstance(right, Literal):
         return None
     value = _value(right.value, column.field_type)
     return None if value is None else {"type": kind, "term": column.name, "value": value}
 
 
-def _inverted(call: Call, schema: Schema) -> Json | None:
+def _inverted(call: Call, columns: Columns) -> Json | None:
     """What keeps each row for which a call is false: no row for which it is null."""
-    made = scan_filter(call, schema) if call.function in (*_COMPARISONS, "is_null") else None
+    made = scan_filter(call, columns) if call.function in (*_COMPARISONS, "is_null") else None
     return None if made is None else {**made, "type": _OPPOSITES[made["type"]]}
 
 
@@ -88,11 +92,9 @@ def _among(column: T.NestedField, values: ValueSet) -> Json | None:
     return None if None in found else {"type": "in", "term": column.name, "values": found}
 
 
-def _column(node: Node, schema: Schema) -> T.NestedField | None:
+def _column(node: Node, columns: Columns) -> T.NestedField | None:
     """The top-level column that a node is."""
-    if not isinstance(node, Column) or len(node.path) != 1 or "." in node.path[0]:
-        return None
-    return next((field for field in schema.fields if field.name == node.path[0]), None)
+    return columns.get(node.path[0]) if isinstance(node, Column) and len(node.path) == 1 else None
 
 
 def _value(scalar: pa.Scalar, kind: T.IcebergType) -> Any:

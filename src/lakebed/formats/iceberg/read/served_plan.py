@@ -18,7 +18,7 @@ from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.codec.scan_filter import scan_filter
-from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, METADATA_COLUMNS, arrow_schema
+from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, arrow_schema
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, FileTask, Partition
 from lakebed.formats.iceberg.files import Files
@@ -52,7 +52,7 @@ def plan_served(
     splits: list[IcebergSplit] = []
     files: Files | None = None
     if snapshot is not None:
-        answers, files = planner.plan(_request(snapshot, request))
+        answers, files = planner.plan(_request(metadata, snapshot, request))
         for answer in answers:
             with decoding("the catalog's plan cannot be read", table=table):
                 tasks = [*_tasks(answer, metadata)]
@@ -68,19 +68,21 @@ def _no_rows(_: IcebergSplit) -> Iterator[pa.RecordBatch]:
     return iter(())
 
 
-def _request(snapshot: Snapshot, request: ReadRequest) -> dict[str, Any]:
-    """What is asked for, as the specification's PlanTableScanRequest."""
+def _request(metadata: TableMetadata, snapshot: Snapshot, request: ReadRequest) -> dict[str, Any]:
+    """What is asked for, as the specification's PlanTableScanRequest, in the snapshot's own schema: the reference
+    engine's handlers take it wherever a snapshot is named, whatever else is asked for."""
     context = request.context
+    kept = metadata.schemas.get(snapshot.schema_id, metadata.schema) if snapshot.schema_id is not None else None
+    fields = {field.field_id: field for field in (kept or metadata.schema).fields if "." not in field.name}
+    columns = {field.name: fields[field.field_id] for field in context.schema.fields if field.field_id in fields}
     body: dict[str, Any] = {
-        "snapshot-id": snapshot.snapshot_id, "case-sensitive": True,
-        "use-snapshot-schema": context.schema.schema_id == snapshot.schema_id,
+        "snapshot-id": snapshot.snapshot_id, "case-sensitive": True, "use-snapshot-schema": True,
     }  # fmt: skip
     if request.columns is not None:
         wanted = [field.name for field in context.columns(request.columns)]
         wanted += request.predicate.columns() if request.predicate is not None else ()
-        own = set(context.names)
-        body["select"] = [name for name in dict.fromkeys(wanted) if name in own or name not in METADATA_COLUMNS]
-    made = scan_filter(request.predicate, context.schema)
+        body["select"] = [columns[name].name for name in dict.fromkeys(wanted) if name in columns]
+    made = scan_filter(request.predicate, columns)
     return body if made is None else {**body, "filter": made}
 
 
@@ -117,6 +119,8 @@ def _delete_file(file: Mapping[str, Any], metadata: TableMetadata, types: dict[i
         referenced_data_file=file.get("referenced-data-file"), content_offset=_whole(file.get("content-offset")),
         content_size=_whole(file.get("content-size-in-bytes")),
     )  # fmt: skip
+    if made.is_vector and None in (made.referenced_data_file, made.content_offset, made.content_size):
+        raise CorruptError("the catalog's plan does not say where a deletion vector is", file=path)
     if content is Content.EQUALITY_DELETES and not made.equality_ids:
         raise CorruptError("the catalog's plan has an equality delete without columns", file=path)
     return made
