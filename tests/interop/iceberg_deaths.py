@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lakebed.errors import UnsupportedError
 from tests.interop.iceberg_changes import Changes
 from tests.interop.iceberg_dying import Moment, deed, die
 
@@ -50,6 +51,9 @@ class Deaths(Changes):
         moment = self.moment or Moment.drawn(self.chance, done.verb, self.shape.catalog == "path")
         try:
             killed = die(done, moment)
+        except UnsupportedError as error:
+            self.refused[f"lakebed {what.split()[0]}: {error}"] += 1
+            return super().by(what, do)
         except Exception as error:
             error.add_note(f"step {self.number}: lakebed dies {moment} of {what}")
             raise
