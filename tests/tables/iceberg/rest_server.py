@@ -94,7 +94,7 @@ class RestCatalog:
         spec = PartitionSpec.model_validate(body["partition-spec"])
         document = dict(new_metadata(place, schema, spec, version, properties))
         if body.get("stage-create"):
-            return 200, {"metadata": document, "config": {}}
+            return 200, {"metadata": document, "config": self.config, "storage-credentials": self.credentials}
         self._publish(name, document)
         return self._load(name)
 

@@ -13,6 +13,7 @@ import lakebed
 from lakebed.errors import CommitUnknownError, LakebedError, RetryableError, StorageError, TableExistsError
 from lakebed.formats.iceberg.catalog import creation
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import CHANGES, Crash, Fault, FaultyStore, Kind
 from tests.tables.iceberg.rest_server import Failure, RestCatalog
 from tests.tables.iceberg.small import ids
@@ -163,3 +164,25 @@ def test_a_catalog_that_is_away(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(RetryableError, match="did not answer"):
         lakebed.migrate(folder, "cat:db.t", options=away)
     assert left(folder) == []
+
+
+def test_the_keys_that_a_catalog_hands_out_for_a_new_table(
+    rest: RestCatalog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those of the longest prefix that fits, the caller's own win, and no other place gets them."""
+    used: list[tuple[str, dict[str, str]]] = []
+
+    def noted(location: str, options: dict[str, str]) -> Store:
+        used.append((location, dict(options)))
+        return open_store(location, options)
+
+    monkeypatch.setattr("lakebed.formats.iceberg.migrate.run.open_store", noted)
+    options, key = options_of(rest), "lakebed.storage.setting.aws_access_key_id"
+    rest.config = {"s3.access-key-id": "of the table", "s3.secret-access-key": "s"}
+    elsewhere = {"prefix": "s3://elsewhere", "config": {"s3.access-key-id": "other", "s3.secret-access-key": "s"}}
+    lakebed.snapshot(folder, "cat:db.a", options=options)
+    rest.credentials = [elsewhere, {"prefix": str(rest.warehouse), "config": {"s3.access-key-id": "of the prefix"}}]
+    lakebed.snapshot(folder, "cat:db.b", options=options)
+    lakebed.snapshot(folder, "cat:db.c", options={**options, key: "own"})
+    assert [location.rpartition("/")[2] for location, _ in used] == ["a", "b", "c"]
+    assert [given[key] for _, given in used] == ["of the table", "of the prefix", "own"]

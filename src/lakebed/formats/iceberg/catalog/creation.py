@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -142,22 +144,43 @@ def refuse_taken(table: CatalogTable) -> None:
         raise already_there(table.name)
 
 
-def new_location(table: CatalogTable) -> str:
-    """Where the catalog puts a new table: the option `location`, else what the catalog says. Its namespace is made
-    where it is missing."""
+@dataclass(frozen=True, slots=True)
+class NewPlace:
+    """Where a new table lies, and the options for its files."""
+
+    location: str
+    options: Mapping[str, str]
+
+
+def new_place(table: CatalogTable) -> NewPlace:
+    """Where the catalog puts a new table: the option `location`, else what the catalog says, with the keys that a REST
+    catalog hands out for it. Its namespace is made where it is missing."""
     given = table.options.get("location")
     if given:
-        return parse_location(given).text
+        return NewPlace(parse_location(given).text, options_of(table))
     name = table.identifier.table
     with asking(table.identifier.catalog, name):
         try:
-            staged = table.catalog.create_table_transaction(name, _NO_COLUMNS)
+            return _staged(table)
         except NoSuchNamespaceError:
             table.catalog.create_namespace_if_not_exists(name[:-1])
-            staged = table.catalog.create_table_transaction(name, _NO_COLUMNS)
+            return _staged(table)
         except TableAlreadyExistsError as error:
             raise already_there(table.name) from error
-        return spelled(staged.table_metadata.location)
+
+
+def _staged(table: CatalogTable) -> NewPlace:
+    """What the catalog says of a table that it is not going to have yet. pyiceberg drops the keys of a staged table
+    whose metadata has no location, so that the answer itself is looked at."""
+    catalog, name = table.catalog, table.identifier.table
+    if not isinstance(catalog, RestCatalog):
+        made = catalog.create_table_transaction(name, _NO_COLUMNS)
+        return NewPlace(spelled(made.table_metadata.location), options_of(table))
+    answer = catalog._create_table(name, _NO_COLUMNS, stage_create=True)
+    location = answer.metadata.location
+    keys = catalog._resolve_storage_credentials(answer.storage_credentials, location)
+    handed_out = storage_options({**catalog.properties, **answer.config, **keys})
+    return NewPlace(spelled(location), handed_out | table.options)
 
 
 def options_of(table: CatalogTable) -> dict[str, str]:

@@ -19,7 +19,7 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.add_files.footer import FooterReader
 from lakebed.formats.iceberg.add_files.options import FORMAT
 from lakebed.formats.iceberg.add_files.run import Placing, footer_reader, in_tasks
-from lakebed.formats.iceberg.catalog.creation import NewTable, new_location, options_of, refuse_taken
+from lakebed.formats.iceberg.catalog.creation import NewPlace, NewTable, new_place, options_of, refuse_taken
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -91,8 +91,8 @@ def _create(
     schema = new_schema(columns, (), version, target.name)
     spec = new_spec(schema, [*folder.partitions], target.name)
     properties.setdefault(NAME_MAPPING, schema.name_mapping.model_dump_json())
-    location = target.location(source if in_place else "", dry_run)
-    document = new_metadata(location, schema, spec, version, properties)
+    place = target.place(source if in_place else "", dry_run)
+    document = new_metadata(place.location, schema, spec, version, properties)
     placed = Placing.of(TableMetadata(document))
     reader = footer_reader(files, placed.metadata)
     append = _append(reader, folder, placed, work)
@@ -101,11 +101,11 @@ def _create(
     rows = sum(file.record_count for file in append.added)
     result = NewTableResult(target.name, len(append.added), rows, described, partitions, dry_run)
     if not in_place:
-        place = f"lakebed.storage.places={source}"
-        result = replace(result, notes=(f"its files lie in {source}: open it with the option {place}",))
+        option = f"lakebed.storage.places={source}"
+        result = replace(result, notes=(f"its files lie in {source}: open it with the option {option}",))
     if dry_run:
         return result
-    operations = target.operations(location, source, document, properties)
+    operations = target.operations(place, source, document, properties)
     committed = commit_snapshot(operations, append, CommitOptions())
     return replace(result, instants=(committed.instant,))
 
@@ -133,7 +133,8 @@ def _options(given: Mapping[str, str], marks: Mapping[str, str]) -> tuple[Option
 def store_in_catalog(name: str, options: Mapping[str, str]) -> Store:
     """The store of the folder where a catalog puts a new table of this name."""
     table = CatalogTable(parse_identifier(name), options)
-    return open_store(new_location(table), options_of(table))
+    place = new_place(table)
+    return open_store(place.location, place.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,27 +171,27 @@ class _Target:
         """The path, or `catalog:namespace.table`."""
         return self.entry.name if self.entry is not None else self._home.location
 
-    def location(self, in_place: str, dry_run: bool) -> str:
-        """The location of the new table. A dry run asks no catalog for it, since that may make the namespace."""
+    def place(self, in_place: str, dry_run: bool) -> NewPlace:
+        """Where the new table lies. A dry run asks no catalog for it, since that may make the namespace."""
         if self.entry is None:
-            return self._home.location
+            return NewPlace(self._home.location, self.options)
         if in_place or dry_run:
-            return in_place or "/"
-        return new_location(self.entry)
+            return NewPlace(in_place or "/", self.options)
+        return new_place(self.entry)
 
     def operations(
-        self, location: str, source: str, document: Mapping[str, Any], properties: Mapping[str, str]
+        self, place: NewPlace, source: str, document: Mapping[str, Any], properties: Mapping[str, str]
     ) -> NewTable:
         """The operations that create the table with its first commit."""
         named = [*places_of(properties), source]
         if self.entry is None:
             table = HadoopTable(self._home, self.options, named)
             return NewTable(table, table.files, document)
-        if location != source:
-            refuse_overlap(location, source)
-        home = open_store(location, self.options)
-        places = named_places(self.options, map(spelled, named))
-        return NewTable(self.entry, Files(home, credentials_from(self.options), places), document)
+        if place.location != source:
+            refuse_overlap(place.location, source)
+        home = open_store(place.location, place.options)
+        places = named_places(place.options, map(spelled, named))
+        return NewTable(self.entry, Files(home, credentials_from(place.options), places), document)
 
     @property
     def _home(self) -> Store:
