@@ -38,8 +38,8 @@ LIVES = {
     "hive": (
         Shape("hive", 2, ("part",), "parquet", "merge-on-read", "lakebed"),
         """lakebed append, spark4.0 upsert, pyiceberg append, lakebed widen@after-catalog, spark4.1 delete, lakebed
-        rewrite@before-data_file, lakebed branch, spark4.0 append, lakebed merge, lakebed repair, lakebed
-        statistics@before-catalog, lakebed expire, spark4.0 overwrite""",
+        rewrite, lakebed append@before-data_file, lakebed branch, spark4.0 append, lakebed merge, lakebed repair,
+        lakebed statistics@before-catalog, lakebed expire, spark4.0 overwrite""",
     ),
     "sql": (
         Shape("sql", 2, ("bucket(3, id)",), "orc", "merge-on-read", "lakebed"),
@@ -65,11 +65,16 @@ def test_every_engine_reads_what_any_of_them_wrote(name: str, outside: Engines) 
     assert life.number == script.count(",") + 1 and life.main.rows and life.deaths == script.count("@")
 
 
-@pytest.mark.parametrize("catalog", ["path", "rest"])
+MOMENTS = {
+    "path": ("after-manifest_list", "before-metadata", "after-metadata"), "rest": ("before-manifest", "after-catalog"),
+}  # fmt: skip
+"""Where a migration is killed, by the catalog that its table is in."""
+
+
+@pytest.mark.parametrize("catalog", MOMENTS)
 def test_a_folder_whose_migration_is_killed(catalog: str, outside: Engines) -> None:
     """There is no table then, or the whole one. Done again where there is none, Spark goes on with it, then lakebed."""
-    last = "hint" if catalog == "path" else "catalog"
-    for number, text in enumerate(("before-manifest", "after-manifest_list", "after-metadata", f"after-{last}")):
+    for number, text in enumerate(MOMENTS[catalog]):
         shape = Shape(catalog, 2, ("part",), "parquet", "merge-on-read", "lakebed")
         place = Place(shape, f"moved{number}", outside.folder, outside.addresses, FIRST[:1], 2)
         folder = outside.folder / ("db" if catalog == "path" else catalog) / f"moved{number}"
