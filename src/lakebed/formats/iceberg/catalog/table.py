@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -52,7 +51,6 @@ from lakebed.formats.iceberg.catalog.operations import (
     check,
     clean_log,
 )
-from lakebed.formats.iceberg.catalog.planning import ServedScans
 from lakebed.formats.iceberg.catalog.publishing import publishing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, brief, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.schema import with_all_types
@@ -124,9 +122,15 @@ class CatalogTable:
     @property
     def planner(self) -> Planner | None:
         """The catalog where it plans the scans of the table."""
-        catalog = self.catalog
-        if not self.files.planned_for or not isinstance(catalog, RestCatalog):
+        if not self.files.planned_for:
             return None
+        from pyiceberg.catalog.rest import RestCatalog
+
+        from lakebed.formats.iceberg.catalog.planning import ServedScans
+
+        catalog = self.catalog
+        if not isinstance(catalog, RestCatalog):
+            raise planned_elsewhere(self.name, "it is no REST catalog, which alone has plans")
         return ServedScans(catalog, self.identifier.table, self._files_of_plan)
 
     def refuse_changes(self, base: Loaded) -> None:
