@@ -13,7 +13,7 @@ import pytest
 from lakebed.testing.simulation import Report, Schedule, drawn, simulate
 from lakebed.testing.simulation.run import SUBJECTS
 
-SEEDS = {"paimon": 50, "iceberg": 40}
+SEEDS = {"paimon": 50, "iceberg": 30, "hudi": 40}
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 

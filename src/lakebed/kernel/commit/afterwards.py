@@ -6,7 +6,7 @@ name was claimed (hints, callbacks, expiry, the removal of leftovers) runs throu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakebed.errors import first_line
 
@@ -16,11 +16,20 @@ def afterwards(what: str, act: Callable[[], object]) -> tuple[str, ...]:
 
     `what` describes the consequence of a failure, for example "old snapshots stay".
     """
-    try:
+
+    def without_notes() -> tuple[str, ...]:
         act()
+        return ()
+
+    return noted(what, without_notes)
+
+
+def noted(what: str, act: Callable[[], Sequence[str]]) -> tuple[str, ...]:
+    """As `afterwards`, for what has notes of its own: they are returned."""
+    try:
+        return tuple(act())
     except Exception as error:  # noqa: BLE001 - whatever it is, the commit stands
         return (f"the commit stands, but {what}: {_text(error)}",)
-    return ()
 
 
 def _text(error: Exception) -> str:

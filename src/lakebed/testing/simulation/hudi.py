@@ -31,10 +31,13 @@ class HudiSubject(Subject):
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 2), ("upsert", 5), ("delete", 2), ("overwrite", 1), ("two_phase", 3), ("prepare_and_abort", 1),
-            ("read", 1), ("rewrite", 1), ("expire", 1),
+            ("read", 1), ("rewrite", 1), ("expire", 1), ("post_commit", 1),
         ),
-        "service": (("rewrite", 4), ("expire", 3), ("archive", 4), ("failed_writes", 2), ("orphans", 1)),
-        "reader": (("read", 4), ("read_old", 2)),
+        "service": (
+            ("rewrite", 4), ("expire", 3), ("archive", 4), ("failed_writes", 2), ("orphans", 1), ("tag", 2),
+            ("untag", 1), ("rollback", 1),
+        ),
+        "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
     }  # fmt: skip
 
     def __init__(self, chance: random.Random) -> None:
@@ -63,6 +66,7 @@ class HudiSubject(Subject):
         table = self.open(store)
         done = [one for one in table.history(archived=True) if one.state == "completed"]
         newest = table.newest()
+        self.completions |= {one.time: one.completed or one.time for one in done}
         line = tuple(one.time for one in done if one.action not in _OF_OTHERS)
         return Seen(rows_of(table.read(["id", "v"])), newest.time if newest else "", line)
 
@@ -72,8 +76,8 @@ class HudiSubject(Subject):
         return folder in (".hoodie", ".hoodie/timeline") and name.endswith(_ACTIONS) and not name.endswith(_PENDING)
 
     def position(self, name: str) -> str:
-        """An instant's time."""
-        return name
+        """An instant's time of completion, by which versions 8 and 9 order snapshots, else its own time."""
+        return self.completions.get(name, name) if self.version != "6" else name
 
     def rewrites(self, chance: random.Random) -> Options:
         """A compaction or a clustering."""

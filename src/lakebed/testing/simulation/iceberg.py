@@ -16,6 +16,7 @@ class IcebergSubject(Subject):
 
     format = "iceberg"
     appends_by_key = False
+    tags_go_back = False
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),

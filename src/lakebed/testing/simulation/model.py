@@ -25,8 +25,9 @@ class Change:
 
     text: str
     apply: Apply
-    ids: frozenset[int] = frozenset()
-    """The ids whose rows it changes."""
+    rows: frozenset[Row] = frozenset()
+    """The rows that it writes, or of which it removes the ids."""
+    removes: bool = False
     began: int = 0
     """When the step began, in the model's ticks."""
     certain: bool = True
@@ -38,6 +39,16 @@ class Change:
     """When the step ended, in the model's ticks; None while it goes on."""
     over: bool = False
     """Whether it certainly did not happen: nothing of it may show from now on."""
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The ids whose rows it changes."""
+        return ids_of(self.rows)
+
+    def overlaps(self, other: Change) -> bool:
+        """Whether both were under way at the same time."""
+        early, late = sorted((self, other), key=lambda one: one.began)
+        return early is not late and (early.ended is None or early.ended > late.began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,8 @@ class Model:
         self.states: list[State] = [frozenset()]
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
+        self.tagged: dict[str, str] = {}
+        """The snapshots of tags."""
         self.line: tuple[str, ...] = ()
 
     @property
@@ -87,36 +100,49 @@ class Model:
         """The table was published anew by an actor that was doing a change, or no change of rows."""
         new, old = state_of(seen.rows, f"after a change of {who}"), self.now
         if new != old:
-            if change is None:
-                raise Violation(f"{who} changed rows without writing any\n{difference(old, new)}")
-            if change.goes_back:
+            if change is not None and change.goes_back:
                 if new not in self.states:
                     raise Violation(f"{who}: {change.text} led to a state that never was\n{difference(old, new)}")
                 change.landed = len(self.states)
-            elif not self._fits(change, old, new):
-                wanted = change.apply(old)
-                raise Violation(f"{who}: {change.text} did something else\n{difference(wanted, new)}\nold: {[*old]}")
-            elif change.landed:
-                raise Violation(f"{who}: {change.text} landed twice")
-            elif change.over:
-                raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
-            else:
+            elif change is not None and not change.landed and self._fits(change, old, new):
+                if change.over:
+                    raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
                 change.landed = len(self.states)
+            elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
+                raise Violation(self._wrong(change, old, new, who))
             self.states.append(new)
         self._lengthen(seen, new, who, change is not None and change.goes_back)
 
+    def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
+        if change is None:
+            return f"{who} changed rows without writing any\n{difference(old, new)}"
+        if change.landed:
+            return f"{who}: {change.text} landed twice\n{difference(old, new)}"
+        return f"{who}: {change.text} did something else\n{difference(change.apply(old), new)}\nold: {sorted(old)}"
+
     def _fits(self, change: Change, old: State, new: State) -> bool:
-        """Whether a state is what a change makes of another."""
+        """Whether a state is what a change makes of another, but for rows that it lost to changes at the same time."""
         wanted = change.apply(old)
-        if new == wanted or not self.by_sequence:
-            return new == wanted
-        differs = {key for key, _ in wanted ^ new}
-        return all(key not in {id for id, _ in old ^ new} and self._raced(change, key) for key in differs)
+        changed = ids_of(old ^ new)
+        return all(
+            self._swapped(key, old, new) if key in changed else self.by_sequence and self._raced(change, key)
+            for key in ids_of(wanted ^ new)
+        )
+
+    def _swapped(self, key: int, old: State, new: State) -> bool:
+        """Whether states differ in a row only by which of two changes at once won it: both may have drawn the same
+        number, and which file counts as the newer one depends on its level."""
+        before, after = self._writers(key, old), self._writers(key, new)
+        return self.by_sequence and any(one.overlaps(other) for one in before for other in after)
+
+    def _writers(self, key: int, state: State) -> list[Change]:
+        """The changes that may have made the row of an id what it is; those that remove it where there is none."""
+        row = next((row for row in state if row[0] == key), None)
+        return [one for one in self.changes if (one.removes and key in one.ids if row is None else row in one.rows)]
 
     def _raced(self, change: Change, key: int) -> bool:
         """Whether another change of an id was under way at the same time."""
-        others = [one for one in self.changes if key in one.ids and one is not change]
-        return any(one.ended is None or one.ended > change.began for one in others)
+        return any(one.overlaps(change) for one in self.changes if key in one.ids)
 
     def _lengthen(self, seen: Seen, new: State, who: str, may_shrink: bool) -> None:
         """The history goes on as one line: what it had before is there in the same order, but for what expired and,
@@ -171,6 +197,11 @@ def state_of(rows: Iterable[Row], where: str) -> State:
     if twice:
         raise Violation(f"rows {twice} are there more than once {where}")
     return frozenset(counts)
+
+
+def ids_of(rows: Iterable[Row]) -> frozenset[int]:
+    """The ids of rows."""
+    return frozenset(key for key, _ in rows)
 
 
 def difference(wanted: State, found: State) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+import lakebed
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -55,7 +56,9 @@ class Process:
         self.change: Change | None = None
         self.outcomes: list[str] = []
         self.chance = random.Random()
-        self._step, self._identifier, self._position = 0, 0, ""
+        self._step, self._identifier = 0, 0
+        self._unsure = False
+        """Whether an earlier attempt of the step may have landed."""
 
     def live(self) -> None:
         """Run all steps."""
@@ -63,6 +66,7 @@ class Process:
         for place, step in enumerate(self.who.actor.steps):
             self._step, self.chance = place, random.Random(step.number)
             self.who.hit.clear()
+            self._unsure = False
             self.who.busy = True
             outcome = self._ended(step)
             self.outcomes.append(f"{self.name} {step.verb}:{step.number} {outcome}")
@@ -77,7 +81,7 @@ class Process:
                 self.table = self.subject.open(self.store)
                 return
             except (Crash, LakebedError):
-                if not self.who.hit:
+                if not self.who.hit or self._world.broken is not None:
                     raise
 
     def _alone(self) -> bool:
@@ -90,6 +94,8 @@ class Process:
         try:
             getattr(self, step.verb)()
         except Crash:
+            if self._world.broken is not None:
+                raise
             self._start()
             return "killed"
         except LakebedError as error:
@@ -103,7 +109,8 @@ class Process:
 
     def _judge(self, error: LakebedError) -> None:
         """An error is one that may be, and tells the truth."""
-        if self.change is not None and not isinstance(error, CommitUnknownError):
+        sure = not isinstance(error, CommitUnknownError) and not self._unsure
+        if self.change is not None and sure:
             self.model.refuse(self.change, self.name, error)
         if not self.who.hit and not isinstance(error, CommitConflictError | NotInHistoryError | UsageError):
             raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error
@@ -155,9 +162,12 @@ class Process:
                 else:
                     writer.commit(identifier, messages)
             except Crash:
+                if self._world.broken is not None:
+                    raise
                 self._start()
+                self._unsure = True
             except CommitUnknownError:
-                pass
+                self._unsure = True
             else:
                 self.model.acknowledge(change, self.name)
                 return
@@ -185,8 +195,7 @@ class Process:
         self.model.acknowledge(change, self.name)
 
     def _begin(self, text: str, apply: Apply, rows: Sequence[Row] = (), certain: bool = True) -> Change:
-        ids = frozenset(key for key, _ in rows)
-        self.change = self.model.begin(Change(text, apply, ids, certain=certain))
+        self.change = self.model.begin(Change(text, apply, frozenset(rows), removes=not certain, certain=certain))
         return self.change
 
     def _adding(self, rows: Sequence[Row]) -> Apply:
@@ -247,6 +256,12 @@ class Process:
         """Writes that died are taken back."""
         self.table.expire(options={"lakebed.expire.what": "failed-writes"})
 
+    def post_commit(self) -> None:
+        """What a Hudi writer runs after a commit: it cleans and archives where that is due."""
+        newest = self.table.newest_commit()
+        if newest is not None:
+            lakebed.hudi.post_commit(self.table, newest.time)
+
     def archive(self) -> None:
         """Old instants move to the archive."""
         self.table.archive(options=self.subject.archives(self.chance))
@@ -259,7 +274,7 @@ class Process:
         name, snapshot = f"t{self.number}-{self._step}", self.chance.choice([*known])
         self.table.tag(name, self.subject.position(snapshot))
         if self.model.snapshots.get(snapshot) == known[snapshot]:
-            self.model.tags[name] = known[snapshot]
+            self.model.tags[name], self.model.tagged[name] = known[snapshot], snapshot
 
     def untag(self) -> None:
         """A tag goes."""
@@ -274,4 +289,7 @@ class Process:
         if known and self._alone():
             name = self.chance.choice([*known])
             self.change = Change(f"rollback to {name}", lambda state: state, certain=False, goes_back=True)
+            if self.subject.tags_go_back:
+                older = [*known][: [*known].index(name) + 1]
+                self.model.tags = {tag: at for tag, at in self.model.tags.items() if self.model.tagged[tag] in older}
             self.table.rollback(self.subject.position(name))

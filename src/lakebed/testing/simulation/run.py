@@ -9,9 +9,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NoReturn
 
 from lakebed.errors import LakebedError
 from lakebed.kernel.files import Store
+from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
@@ -115,11 +117,18 @@ class Run:
             running, self.world.current = self.world.current, None
             try:
                 self.model.publish(self.subject.see(self.real), change, who.actor.name)
+            except Violation as broken:
+                self._broken(broken)
             except LakebedError as error:
                 text = f"the newest rows can't be read after {who.actor.name}'s {verb} of {path}: {error}"
-                raise Violation(text) from error
+                self._broken(Violation(text))
             finally:
                 self.world.current = running
+
+    def _broken(self, violation: Violation) -> NoReturn:
+        """End the run. Code under test may go on after an Exception, so this is none."""
+        self.world.broken = self.world.broken or violation
+        raise Crash("a promise is broken")
 
     # ---- the end ----
 

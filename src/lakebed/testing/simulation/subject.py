@@ -28,6 +28,8 @@ class Subject(ABC):
     verbs: ClassVar[Verbs]
     """The verbs of each role, the writer's first, each with its weight. They are methods of `Process`."""
 
+    tags_go_back: ClassVar[bool] = True
+    """Whether a rollback removes the tags of newer snapshots."""
     appends_by_key: ClassVar[bool] = True
     """Whether rows that are appended to a table with a key replace those of their keys."""
     by_sequence: ClassVar[bool] = False
@@ -38,6 +40,8 @@ class Subject(ABC):
     """What the history promises (`Model`)."""
 
     def __init__(self, chance: random.Random) -> None:
+        self.completions: dict[str, str] = {}
+        """When instants were completed, by their time (Hudi)."""
         self.keyed = chance.random() < 0.7
         """Whether rows are replaced by their key."""
         self.partitioned = chance.random() < 0.4

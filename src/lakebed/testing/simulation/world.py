@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.schedule import Actor, Fault, Kind, Schedule, Switch
 
 START = 1_800_000_000.0
@@ -58,6 +59,8 @@ class World:
         self.running: list[Running] = []
         self.current: Running | None = None
         self._over = threading.Semaphore(0)
+        self.broken: BaseException | None = None
+        """What ends the run, and is raised when all actors have stopped."""
         self._failure: BaseException | None = None
 
     # ---- what the code under test asks instead of the machine ----
@@ -103,11 +106,15 @@ class World:
         if not self._over.acquire(timeout=_STUCK_SECONDS * 10):
             raise Stuck("the run does not end")
         self.current = None
+        if self.broken is not None:
+            raise self.broken
         if self._failure is not None:
             raise self._failure
 
     def call(self, who: Running, verb: str, path: str) -> Fault | None:
         """An actor is about to make a storage call: others may go first. The fault of this call, if it has one."""
+        if self.broken is not None:
+            raise Crash("the run is over")
         who.calls += 1
         number = who.calls
         if (switch := who.switches.get(number)) is not None and not who.alone:

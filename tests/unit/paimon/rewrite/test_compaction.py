@@ -544,3 +544,34 @@ def test_rows_that_come_before_they_move_stop_it(make: Make) -> None:
     table.rewrite("dt = 'a'", options=moves)
     table.rewrite(options={"write-only": "false"})
     assert heard(table) == contents(table) == [("a", 1, "w", 2), ("b", 1, "v", 1)]
+
+
+# ---- two writers at once ----
+
+
+@pytest.mark.parametrize("more", [{"changelog__producer": "lookup"}, {"deletion__vectors_enabled": "true"}])
+def test_the_row_that_a_late_commit_lost_to_stays_after_a_compaction(make: Make, more: dict[str, str]) -> None:
+    table = make(bucket="1", write__only="true", num__levels="3", **more)
+    late = table.writer("late")
+    late.write(rows(("a", 1, "old", 1)))
+    messages = late.prepare_commit()
+    table.write(rows(("a", 2, "new", 2), ("a", 1, "new", 2)))
+    table.rewrite(options={"compact_strategy": "full", "write-only": "false"})
+    late.commit(1, messages)
+    table.rewrite(options={"compact_strategy": "minor", "write-only": "false"})
+    assert 0 not in levels(table)
+    assert contents(table) == [("a", 1, "new", 2), ("a", 2, "new", 2)]
+
+
+def test_of_two_rows_with_one_number_the_same_one_wins_before_and_after_a_compaction(make: Make) -> None:
+    for turn in range(4):  # names are random, and decide where all else is equal
+        table = make(bucket="1", write__only="true", num__levels="3")
+        writers = [table.writer(f"u{n}") for n in range(2)]
+        for n, writer in enumerate(writers):
+            writer.write(rows(("a", 1, f"w{n}", turn)))
+        for writer in writers:
+            writer.commit(1, writer.prepare_commit())
+        assert {file.max_sequence_number for file in files(table)} == {0}
+        before = contents(table)
+        table.rewrite(options={"compact_strategy": "full", "write-only": "false"})
+        assert contents(table) == before

@@ -52,6 +52,7 @@ from lakebed.formats.hudi.write.dropped import stored_avro, stored_columns
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
 from lakebed.formats.hudi.write.served import check_table, has_rings
 from lakebed.formats.hudi.write.wanted import wanted_of
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, parse_where
@@ -307,10 +308,11 @@ class Rewrite:
         replaced = clustering.replaced if clustering is not None else {}
         keys = ReplacedKeys(state, replaced)
         committed = transaction.commit(written, schema=avro, replaced=replaced, check=check, replaced_keys=keys)
+        notes = committed.notes
         if clustering is not None:
-            clustering.done()
-        self.context.store.delete_folder(marker_folder(instant))
-        return written, committed.notes
+            notes += afterwards("nothing beside its new buckets says so", clustering.done)
+        folder = marker_folder(instant)
+        return written, notes + afterwards("its markers stay", lambda: self.context.store.delete_folder(folder))
 
     def _withdraw(self, dry_run: bool) -> RewriteResult:
         """Take pending plans back that nobody has begun. Table version 6 and older: not where a writer has named log

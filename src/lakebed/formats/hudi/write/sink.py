@@ -53,7 +53,7 @@ from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.again import is_gone, looks_again
 from lakebed.kernel.commit import callbacks as commit_callbacks
-from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.afterwards import afterwards, noted
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files.local import LocalStore
@@ -160,8 +160,8 @@ class HudiSink:
                 left -= 1
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
         notes += self._call(committed.instant, identifier, files)
-        notes += build_indexes(self.context, self._state)
-        notes = (*committed.notes, *notes, *self._after())
+        notes += noted("the metadata table lacks parts", lambda: build_indexes(self.context, self._state))
+        notes = (*committed.notes, *notes, *noted("upkeep that is due was not done", self._after))
         rows = sum(message.rows for message in ours)
         return CommitResult(committed.instant, Outcome.COMMITTED, notes, rows, len(files))
 
@@ -215,8 +215,8 @@ class HudiSink:
             if is_gone(error):
                 raise changed_meanwhile(error) from error
             raise
-        mark_rings(context.store, rings)
-        return replace(done, notes=(*notes, *done.notes)), tuple(file.path for file in outcome.written)
+        marked = afterwards("nothing beside its new buckets says so", lambda: mark_rings(context.store, rings))
+        return replace(done, notes=(*notes, *done.notes, *marked)), tuple(file.path for file in outcome.written)
 
     def _preflight(self, operation: Operation, messages: Sequence[HudiMessage]) -> Preflight:
         """The table as it is now. Raises for what this write cannot do with it."""

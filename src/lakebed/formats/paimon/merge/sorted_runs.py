@@ -5,10 +5,32 @@ The caller decides which row of a key wins: it gets all rows of a key at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lakebed.formats.paimon.codec.manifest import DataFileMeta
+
+
+def oldest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+    """The files of a bucket, the oldest first: the highest level, then by sequence numbers.
+
+    Two writers at once may draw the same numbers. So what else a file has decides, and reads and compactions agree
+    which of two rows with one number is the newer one. Rule: Paimon's Levels, which sorts level 0 so.
+    """
+    oldest = newest_first(files)
+    oldest.reverse()
+    return sorted(oldest, key=lambda file: -file.level)
+
+
+def newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+    """Files of level 0, the newest first."""
+    return sorted(files, key=_age)
+
+
+def _age(file: DataFileMeta) -> tuple[int, int, int, str]:
+    return -file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name
 
 
 def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[pa.Table]:

@@ -23,7 +23,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, DataType
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.lookup import Lookup, counting, kept_runs
-from lakebed.formats.paimon.merge.sorted_runs import key_ranges
+from lakebed.formats.paimon.merge.sorted_runs import key_ranges, oldest_first
 from lakebed.formats.paimon.options import split_names
 from lakebed.kernel.arrays import Bools, Int64s, from_numpy, one_chunk, to_numpy
 from lakebed.kernel.options import Options
@@ -141,7 +141,7 @@ class SectionMerge:
     def _at_once(self, section: Sequence[DataFileMeta], open_file: OpenFile) -> Iterator[list[pa.Table]]:
         """All rows as one piece: where keys may be NaN, which Paimon takes for equal to every number, files are not
         sorted reliably."""
-        batches = [batch for file in _oldest_first(section) for batch in self._batches(file, open_file)]
+        batches = [batch for file in oldest_first(section) for batch in self._batches(file, open_file)]
         if any(map(len, batches)):
             yield [pa.Table.from_batches(batches)]
 
@@ -150,7 +150,7 @@ class SectionMerge:
         chains = self._chains(section)
         streams = [sum(file.row_count for file in files) > _WHOLE_ROWS for files in chains]
         if sum(streams) > _MOST_OPEN:
-            chains, streams = [[file] for file in _oldest_first(section)], [False] * len(section)
+            chains, streams = [[file] for file in oldest_first(section)], [False] * len(section)
         batches = partial(self._batches, open_file=open_file)
         opened: list[Iterator[pa.RecordBatch]] = [chain.from_iterable(map(batches, files)) for files in chains]
         runs = [run if streamed else iter([*run]) for run, streamed in zip(opened, streams, strict=True)]
@@ -170,7 +170,7 @@ class SectionMerge:
         """Files that follow each other in key order, as the levels above 0 have them; each other file alone. The oldest
         come first."""
         types = [field.type for field in self.schema.project(self.schema.trimmed_primary_keys)]
-        chains = [[file] for file in _oldest_first(section) if file.level == 0]
+        chains = [[file] for file in oldest_first(section) if file.level == 0]
         above: list[list[DataFileMeta]] = []
         reached: tuple[Any, ...] = ()
         levels = [file for file in section if file.level > 0]
@@ -187,10 +187,6 @@ class SectionMerge:
         if not Lookup.of(self.options).merges_once:
             return batches
         return (batch.append_column(_LEVEL, from_numpy(np.full(len(batch), file.level, np.int8))) for batch in batches)
-
-
-def _oldest_first(files: Sequence[DataFileMeta]) -> list[DataFileMeta]:
-    return sorted(files, key=lambda file: (-file.level, file.max_sequence_number))
 
 
 def _low(file: DataFileMeta, types: Sequence[DataType]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lakebed.formats.paimon import compaction_options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
+from lakebed.formats.paimon.merge.sorted_runs import newest_first
 from lakebed.kernel.options import Options
 
 
@@ -31,9 +32,8 @@ def sorted_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
     levels: dict[int, list[DataFileMeta]] = {}
     for file in files:
         levels.setdefault(file.level, []).append(file)
-    newest_first = sorted(levels.pop(0, ()), key=_age)
     return [
-        *(SortedRun(0, (file,)) for file in newest_first),
+        *(SortedRun(0, (file,)) for file in newest_first(levels.pop(0, ()))),
         *(SortedRun(level, tuple(levels[level])) for level in sorted(levels)),
     ]
 
@@ -42,8 +42,3 @@ def number_of_levels(options: Options, files: Iterable[DataFileMeta] = ()) -> in
     """How many levels a bucket has, level 0 included: those of the table's options, and more where its files lie
     higher."""
     return max(opt.top_level(options) + 1, max((file.level for file in files), default=-1) + 1, 2)
-
-
-def _age(file: DataFileMeta) -> tuple[int, int, int, str]:
-    """Sorts files of level 0, the newest first."""
-    return -file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name

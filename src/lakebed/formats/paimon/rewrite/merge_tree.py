@@ -20,7 +20,7 @@ from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, SOURCE_COMPACT,
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.merge.lookup import kept_runs
-from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
+from lakebed.formats.paimon.merge.sorted_runs import merge_sorted, oldest_first
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.rewrite.few_runs import Run, few_runs, held_bytes
 from lakebed.formats.paimon.rewrite.record_expiry import RecordExpiry
@@ -146,7 +146,8 @@ class MergeTree:
         """The rows of files as sorted runs, the oldest first: of rows that are equal in every order, the last one
         is the newest. Of the files named in `short` only the keys are read."""
         ranges = [self._range(file) for file in members]
-        ordered = sorted(range(len(members)), key=lambda n: (-members[n].level, members[n].max_sequence_number))
+        places = {file.file_name: number for number, file in enumerate(members)}
+        ordered = [places[file.file_name] for file in oldest_first(members)]
         chains: list[tuple[int, list[int]]] = []
         for level in dict.fromkeys(members[number].level for number in ordered):
             of_level = [number for number in ordered if members[number].level == level]

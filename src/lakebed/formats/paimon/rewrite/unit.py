@@ -17,7 +17,7 @@ from lakebed.formats.paimon.definition import check_vectors
 from lakebed.formats.paimon.merge.lookup import Lookup
 from lakebed.formats.paimon.options import CHANGELOG_PRODUCER
 from lakebed.formats.paimon.read.sections import sections
-from lakebed.formats.paimon.rewrite.levels import number_of_levels, sorted_runs
+from lakebed.formats.paimon.rewrite.levels import SortedRun, number_of_levels, sorted_runs
 from lakebed.formats.paimon.rewrite.universal import UniversalPicker
 from lakebed.formats.paimon.write.formats import FileFormat
 from lakebed.formats.paimon.write.options import WriteOptions
@@ -123,7 +123,12 @@ class CompactionRules:
         return CompactionUnit(worn, others, top, top, True, reason, each_alone=True)
 
     def picked(self, files: Sequence[DataFileMeta], now_ms: int) -> CompactionUnit | None:
-        """What universal compaction takes of a bucket, None for nothing."""
+        """What universal compaction takes of a bucket, None for nothing.
+
+        Of a key's rows above level 0 the lowest one counts where compactions look rows up. So a bucket goes whole where
+        a higher level may have newer rows than those that are taken: of two writers at once, the one that drew its
+        sequence numbers first may commit last. Paimon's own compaction does not ask, and brings old rows back then.
+        """
         runs, levels = sorted_runs(files), number_of_levels(self.options.table, files)
         top = levels - 1
         made = max((file.creation_time or 0 for file in files if file.level == top), default=None)
@@ -132,6 +137,8 @@ class CompactionRules:
         if pick is None:
             return None
         taken = tuple(file for run in runs[: pick.runs] for file in run.files)
+        if self.lookup.merges_once and _has_newer(runs[pick.runs :], taken):
+            return CompactionUnit(tuple(files), (), top, top, True, "rows that a higher level has are newer")
         if len(taken) == 1 and taken[0].level == pick.output_level:
             return None
         highest = max(run.level for run in runs)
@@ -200,3 +207,9 @@ class CompactionRules:
 
     def _format(self, level: int) -> str:
         return FileFormat.of(self.options.table, True, level).name
+
+
+def _has_newer(others: Sequence[SortedRun], taken: Sequence[DataFileMeta]) -> bool:
+    """Whether runs above level 0 reach to the first sequence number of files that are taken, or beyond."""
+    first = min(file.min_sequence_number for file in taken)
+    return any(file.max_sequence_number >= first for run in others if run.level for file in run.files)
