@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.interop.kept import end_all
+
 HERE = Path(__file__).parent
 
 
@@ -22,6 +24,11 @@ class Peer:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8",
             start_new_session=True,
         )  # fmt: skip
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
 
     @property
     def process_group(self) -> int:
@@ -166,6 +173,13 @@ def paimon_jvm_peer(folder: Path, quick: bool = True) -> Peer:
     """A process of Paimon's Java bundle, with a folder of its own; `quick` as in `java`."""
     options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
     return Peer(java(*options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer", quick=quick), folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engines_that_stay() -> Iterator[None]:
+    """They end with the tests."""
+    yield
+    end_all()
 
 
 @pytest.fixture(scope="session")

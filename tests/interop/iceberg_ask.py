@@ -1,11 +1,11 @@
-"""Asks Iceberg's own Spark engine (`iceberg_peer.py`); one session a call, so give it all that is to be asked."""
+"""Asks Iceberg's own Spark engine (`iceberg_peer.py`): one process a release for all tests, one session a call."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from tests.interop.conftest import named
-from tests.interop.hudi_ask import ask
+from tests.interop.conftest import HERE, Peer, named
+from tests.interop.kept import end, kept
 
 Rows = list[list[Any]]
 ENGINES = {
@@ -30,7 +30,26 @@ def spark_answers(
 ) -> dict[str, dict[str, Any]]:
     """For each request the `rows` of its statements up to the first that failed, and the `error` of that, "" for
     none."""
-    python, jars = ENGINES[spark]
-    lines = [json.dumps({"name": name, "sql": statements}) for name, statements in requests.items()]
-    answers = ask(python, "iceberg_peer.py", [named(jars), str(folder), *([f"rest={rest}"] if rest else [])], lines)
-    return {answer["name"]: answer for answer in answers}
+    name = f"iceberg {spark}"
+    peer = kept(name, lambda own: started(spark, own))
+    try:
+        spark_answer(peer, {"places": [str(folder), *([f"rest={rest}"] if rest else [])]})
+        answers = {key: spark_answer(peer, {"name": key, "sql": statements}) for key, statements in requests.items()}
+        spark_answer(peer, {"places": None})
+    except BaseException:  # an answer that nobody took would be that to the next request
+        end(name)
+        raise
+    return answers
+
+
+def spark_answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to one request."""
+    answer: dict[str, Any] = json.loads(peer.ask(json.dumps(request), end="ANSWER ")[-1])
+    return answer
+
+
+def started(release: str, own: Path) -> Peer:
+    """A process of one release of Spark without a session. It keeps its files, and what it says, in `own`."""
+    python, jars = (named(variable) for variable in ENGINES[release])
+    setting = ["env", "TZ=UTC", f"PYSPARK_PYTHON={python}"]
+    return Peer([*setting, python, str(HERE / "iceberg_peer.py"), jars, str(own)], own)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lakebed.errors import UnsupportedError
-from tests.interop.conftest import HERE, Peer, named
+from tests.interop.conftest import Peer
 from tests.interop.iceberg_actors import FUTURE, SORTED, Actor, Place
-from tests.interop.iceberg_ask import ENGINES
+from tests.interop.iceberg_ask import spark_answer, started
 from tests.interop.iceberg_state import Column, Row, text
 
 WAREHOUSE = {"path": "had", "rest": "rest", "hive": "hive", "sql": "ice"}
@@ -204,7 +204,7 @@ def _literal(value: Any) -> str:
 
 def spark_peer(release: str, folder: Path, tables: Path, addresses: dict[str, str]) -> Peer:
     """A process of one release of Spark that keeps what it says in `folder`."""
-    python, jars = (named(variable) for variable in ENGINES[release])
+    peer = started(release, folder)
     places = [f"{kind}={addresses[kind]}" for kind in ("rest", "hive") if kind in addresses]
-    setting = ["env", "TZ=UTC", f"PYSPARK_PYTHON={python}"]
-    return Peer([*setting, python, str(HERE / "iceberg_peer.py"), jars, str(tables), *places], folder)
+    spark_answer(peer, {"places": [str(tables), *places]})
+    return peer
