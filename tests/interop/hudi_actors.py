@@ -21,6 +21,7 @@ from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from tests.interop.conftest import HERE, Peer, named
 from tests.interop.hudi_shape import JVM_ONLY, SHARED, Shape, as_text
+from tests.interop.kept import kept
 
 Texts = list[list[str | None]]
 RECORD_KEYS, PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
@@ -93,6 +94,11 @@ class Release:
         return answer["rows"]
 
     @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._peer.runs
+
+    @property
     def process_group(self) -> int:
         """The group of its processes, Python and Java."""
         return self._peer.process_group
@@ -113,6 +119,11 @@ class Release:
     def close(self) -> None:
         """End the process."""
         self._peer.close()
+
+
+def release_of(name: str) -> Release:
+    """The process of a release that all tests share. Its folder outlives the test that began it."""
+    return kept(f"hudi {name}", lambda folder: Release(name, folder))
 
 
 def _states(group: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.spark.session import local_session
-from tests.interop.hudi_actors import Release
+from tests.interop.hudi_actors import Release, release_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -44,10 +44,8 @@ Trips = dict[str, tuple[str, float]]
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    running = Release("1.1.1", tmp_path_factory.mktemp("jobs"))
-    yield running
-    running.close()
+def release() -> Release:
+    return release_of("1.1.1")
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ reads what was committed, repairs the table and goes on, and then so does the re
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.interop.hudi_actors import Bundle, Lakebed, Release
+from tests.interop.hudi_actors import Bundle, Lakebed, Release, release_of
 from tests.interop.hudi_killed import deaths, put_back
 from tests.interop.hudi_shape import Row, Shape, as_text
 
@@ -158,24 +158,6 @@ def lived(life: Killed, moments: int | None) -> dict[str, int]:
     return seen
 
 
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Release]]:
-    """The release that the running test needs; one process at a time."""
-    running: dict[str, Release] = {}
-    yield running
-    for release in running.values():
-        release.close()
-
-
-def running(name: str, releases: dict[str, Release], folders: pytest.TempPathFactory) -> Release:
-    """The process of a release, in place of that of another one."""
-    if name not in releases:
-        for other in [*releases]:
-            releases.pop(other).close()
-        releases[name] = Release(name, folders.mktemp("release"))
-    return releases[name]
-
-
 CASES = [
     ("1.1.1", {"version": 9, "partitioning": "simple", "metadata": "off"}),
 ]
@@ -183,13 +165,9 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "wanted"), CASES)
 def test_lakebed_and_the_release_go_on_after_its_process_was_killed(
-    name: str,
-    wanted: dict[str, Any],
-    releases: dict[str, Release],
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    name: str, wanted: dict[str, Any], tmp_path: Path
 ) -> None:
-    release = running(name, releases, tmp_path_factory)
+    release = release_of(name)
     shape = Shape.drawn(name, random.Random(1), {**FIXED, **wanted})
     seen = lived(Killed(release, shape, tmp_path / "t"), moments=2)
     assert min(seen.values()) >= 4, seen

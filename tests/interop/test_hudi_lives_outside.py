@@ -2,14 +2,13 @@
 step all of them read what a dictionary says. `tests/interop/hudi_life.py` runs many more such lives by hand."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.interop.hudi_actors import Bundle, Lakebed, Release
+from tests.interop.hudi_actors import Bundle, Lakebed, release_of
 from tests.interop.hudi_life import Life
 from tests.interop.hudi_lives import FIXED, LIVES, SERVICES, shape_of
 from tests.interop.hudi_shape import Shape
@@ -25,40 +24,12 @@ def _id(release: str, seed: int, turns: str, wanted: dict[str, Any]) -> str:
     return f"{release}-v{shape.version}-{kind}-{shape.index}-{shape.partitioning}"
 
 
-class Releases:
-    """One process of a release at a time. Its folder outlives the test that began it."""
-
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
-        self._folders = folders
-        self._running: dict[str, Release] = {}
-
-    def __getitem__(self, name: str) -> Release:
-        if name not in self._running:
-            self.close()
-            self._running[name] = Release(name, self._folders.mktemp("release"))
-        return self._running[name]
-
-    def close(self) -> None:
-        """End the process that runs."""
-        for release in self._running.values():
-            release.close()
-        self._running.clear()
-
-
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
-    """The release that the running test needs."""
-    running = Releases(tmp_path_factory)
-    yield running
-    running.close()
-
-
 @pytest.mark.parametrize(("release", "seed", "turns", "wanted"), CASES, ids=[_id(*case) for case in CASES])
 def test_every_engine_reads_what_any_of_them_wrote(
-    release: str, seed: int, turns: str, wanted: dict[str, Any], releases: Releases, tmp_path: Path
+    release: str, seed: int, turns: str, wanted: dict[str, Any], tmp_path: Path
 ) -> None:
     shape = shape_of(release, (seed, turns, wanted))
-    life = Life(releases[release], shape, tmp_path / "life", seed)
+    life = Life(release_of(release), shape, tmp_path / "life", seed)
     did = life.lakebed.changed
     life.play(turns)
     assert not life.refused
@@ -72,9 +43,9 @@ def test_every_engine_reads_what_any_of_them_wrote(
 
 @pytest.mark.parametrize(("release", "version"), [("0.15.0", 6), ("1.1.1", 9)])
 def test_releases_go_on_with_the_columns_that_a_write_of_lakebed_added(
-    release: str, version: int, releases: Releases, tmp_path: Path
+    release: str, version: int, tmp_path: Path
 ) -> None:
-    engine = releases[release]
+    engine = release_of(release)
     fixed = {**FIXED, "version": version, "index": "SIMPLE", "partitioning": "simple", "metadata": "off"}
     shape = Shape.drawn(
         release, random.Random(1), {**fixed, "merge_on_read": True, "keys": ("id",), "event_time": True}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError
-from tests.interop.hudi_actors import EngineError, Release
+from tests.interop.hudi_actors import EngineError, Release, release_of
 from tests.tables.hudi.listing import listed, walked
 
 pytestmark = pytest.mark.timeout(600)  # a release starts a JVM
@@ -57,27 +56,11 @@ KEYS = range(8)
 ROUNDS = 3
 
 
-@pytest.fixture(scope="module")
-def releases() -> Iterator[dict[str, Release]]:
-    """The release that the running test needs; one process at a time."""
-    running: dict[str, Release] = {}
-    yield running
-    for release in running.values():
-        release.close()
-
-
 @pytest.fixture
-def release(
-    releases: dict[str, Release], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Release:
+def release(request: pytest.FixtureRequest) -> Release:
     """The process of a release that all tests of it share."""
     name: str = request.param
-    if name not in releases:
-        for other in releases.values():
-            other.close()
-        releases.clear()
-        releases[name] = Release(name, tmp_path_factory.mktemp("writers"))
-    return releases[name]
+    return release_of(name)
 
 
 def batch(writer: str, number: int) -> pa.Table:
