@@ -181,7 +181,7 @@ def decimal_number(text: str) -> float:
 
 _MOST_DIGITS = 40
 _WHOLE = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[dDfF]?")
+_DECIMAL = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?[dDfF]?")
 _OF_JAVA: dict[Callable[..., Any], Callable[..., Any]] = {int: whole_number, float: decimal_number}
 _AS_GIVEN: set[Callable[..., Any]] = {str, whole_number}
 """Parsers that get the text with the spaces around it."""
