@@ -37,13 +37,15 @@ class Location:
 def parse_location(location: str | os.PathLike[str]) -> Location:
     """Bring a path, `file:` URL or remote URL into its one spelling. `s3a:` and `s3n:` become `s3:`.
 
-    UsageError for an empty text, UnsupportedError for a scheme that no store serves.
+    UsageError for a text that is empty or has a NUL, UnsupportedError for a scheme that no store serves.
     """
     text = os.fspath(location) if isinstance(location, str | os.PathLike) else None
     if not isinstance(text, str):
         raise UsageError(f"the location is a {type(location).__name__}", todo="Give a path or a URL")
     if not text.strip():
         raise UsageError("the location is empty", todo="Give a path or a URL")
+    if "\0" in text:
+        raise UsageError(f"location {text!r} has a character that no path can have", todo="Give a path or a URL")
     scheme, colon, rest = text.partition(":")
     scheme = scheme.lower()
     known = scheme in REMOTE_SCHEMES or scheme == "file" or (scheme in _HDFS and rest.startswith("/"))
