@@ -2,13 +2,16 @@
 
 import logging
 import pickle
+from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed import redaction
 from lakebed.errors import CorruptBlocksWarning, LakebedError, OptionError, ReadWarning
+from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.model.report import TableReport
 from lakebed.redaction import Settings, names_secret, redacted, redacting_logger
@@ -96,3 +99,38 @@ def test_options_of_a_table_are_printed_without_secrets() -> None:
     options = {"lakebed.storage.setting.aws_secret_access_key": "hushhush", "bucket": "4", "uri": "x?sig=hushhush"}
     settings = Settings(options)
     assert settings == options and "hush" not in f"{settings} {settings!r}" and "'bucket': '4'" in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {"type": "rest", "uri": "http://127.0.0.1:9/", "token": SECRET},
+        {"type": "rest", "uri": f"http://u:{SECRET}@127.0.0.1:9/", "credential": f"id:{SECRET}"},
+        {"type": "sql", "uri": f"sqlite:////nowhere/x.db?password={SECRET}"},
+        {"type": "other", "password": SECRET, "jdbc.password": SECRET},
+    ],
+    ids=["token", "credential", "database", "unknown"],
+)
+def test_no_catalog_tells(catalog: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    options = {f"lakebed.catalog.{key}": value for key, value in catalog.items()}
+    with caplog.at_level(logging.DEBUG, "lakebed"), pytest.raises(LakebedError) as caught:
+        lakebed.open("catalog:ns.t", options)
+    error = caught.value
+    fields = [getattr(error, name) for name in ("what", "table", "instant", "file", "why", "todo")]
+    assert SECRET not in " ".join([str(error), repr(error), *fields, *map(str, error.args), caplog.text])
+
+
+def test_a_table_that_was_opened_with_secrets_keeps_none(tmp_path: Path) -> None:
+    """Neither its files, nor what it answers and says of itself. A store does not travel with them unless told to."""
+    options = {f"lakebed.storage.setting.{key}": SECRET for key in ("aws_secret_access_key", "aws_session_token")}
+    rows = pa.table({"id": [1]})
+    for form, more in (("hudi", {}), ("paimon", {"bucket": "1"}), ("iceberg", {})):
+        lakebed.create(tmp_path / form, form, rows.schema, ["id"] if form != "iceberg" else [], options=more)
+        table: lakebed.Table = lakebed.open(tmp_path / form, options)
+        said = [table.write(rows, "append"), table, table.inspect(), table.expire(dry_run=True), table.history()]
+        assert SECRET not in " ".join(map(repr, said))
+        files = [path for path in (tmp_path / form).rglob("*") if path.is_file()]
+        assert files and all(SECRET.encode() not in path.read_bytes() for path in files)
+    with pytest.raises(LakebedError, match="in clear") as caught:
+        pickle.dumps(open_store("s3://b/t", options | {"lakebed.storage.setting.aws_access_key_id": "AKIAK"}))
+    assert SECRET not in f"{caught.value} {caught.value!r}"
