@@ -68,7 +68,8 @@ def _tell(report: Report, given: argparse.Namespace) -> None:
     path.write_text(shorter.schedule.to_json(), encoding="utf-8")
     _say(f"{shorter.schedule}\n\n{shorter.failure}\n")
     _say(*shorter.outcomes)
-    _say(f"\nThe seed again:      ./run simulate --format {report.schedule.format} --first {seed} --seeds 1")
+    late = " --late" if given.late else ""
+    _say(f"\nThe seed again:      ./run simulate --format {report.schedule.format} --first {seed} --seeds 1{late}")
     _say(f"The short schedule:  ./run simulate --replay {path} --trace\n")
 
 

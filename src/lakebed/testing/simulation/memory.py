@@ -29,10 +29,11 @@ class Content:
 
 
 class MemoryStore(Store):
-    """Files in a dictionary. Every change is atomic. `now` is the store's clock, in seconds since 1970."""
+    """Files in a dictionary. Every change is atomic. `now` is the store's clock, in seconds since 1970; `late` is how
+    many seconds after its creation a name is listed."""
 
     def __init__(self, location: str, now: Callable[[], float], late: float = 0.0) -> None:
-        self._location, self._now, self._late = location, now, late
+        self._location, self._now, self.late = location, now, late
         self.files: dict[str, Content] = {}
         self._versions = 0
 
@@ -56,7 +57,7 @@ class MemoryStore(Store):
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
         """All files below a folder, sorted, of the names that are listed by now."""
-        prefix, since = f"{inside(folder)}/" if folder else "", self._now() - self._late
+        prefix, since = f"{inside(folder)}/" if folder else "", self._now() - self.late
         paths = sorted(path for path in self.files if path.startswith(prefix) and not path.startswith(f"{STAGING}/"))
         listed = [(path, self.files[path]) for path in paths]
         return iter([FileInfo(path, len(file.data)) for path, file in listed if file.named <= since])

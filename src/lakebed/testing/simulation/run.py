@@ -62,9 +62,8 @@ class Run:
         self.schedule, self.world = schedule, World(schedule)
         self.subject = SUBJECTS[schedule.format](random.Random(f"subject {schedule.format} {schedule.seed}"))
         self.model = Model(self.subject.by_sequence, self.subject.keeps_all, self.subject.keeps_order)
-        late = _LATE_SECONDS if schedule.store is StoreKind.LATE else 0.0
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
-        self.real = MemoryStore(location, lambda: self.world.time, late)
+        self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}
         self.made: dict[str, str] = {}
         """The data files by the change that made them, for the check of what is left."""
@@ -84,8 +83,12 @@ class Run:
 
     def _all(self) -> None:
         self.subject.create(self.real)
+        if self.schedule.store is StoreKind.LATE:  # those who look from outside see all names at once
+            self.world.time += 2 * _LATE_SECONDS
+            self.real.late = _LATE_SECONDS
         self.world.run({actor.name: self._life(number) for number, actor in enumerate(self.schedule.actors, 1)})
         self.world.time += _LATER
+        self.real.late = 0.0
         self._recover()
 
     def _life(self, number: int) -> Callable[[], None]:
@@ -115,6 +118,7 @@ class Run:
             self.made[path] = who.actor.name
         if self.subject.publishes(verb, path):
             running, self.world.current = self.world.current, None
+            late, self.real.late = self.real.late, 0.0
             try:
                 self.model.publish(self.subject.see(self.real), change, who.actor.name)
             except Violation as broken:
@@ -123,7 +127,7 @@ class Run:
                 text = f"the newest rows can't be read after {who.actor.name}'s {verb} of {path}: {error}"
                 self._broken(Violation(text))
             finally:
-                self.world.current = running
+                self.world.current, self.real.late = running, late
 
     def _broken(self, violation: Violation) -> NoReturn:
         """End the run. Code under test may go on after an Exception, so this is none."""
