@@ -9,6 +9,7 @@ A cell is "yes" when every test that it names is collected and none of them is m
 import contextlib
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -58,14 +59,19 @@ def state_of(cell: Cell | None, tests: dict[str, bool]) -> str:
         return NOT_YET
     if cell.none:
         return NONE
-    if not cell.tests or not all(_proved(name, tests) for name in cell.tests):
+    if not cell.tests or not all(proved(name, tests) for name in cell.tests):
         return NOT_YET
     return PARTLY if cell.note else YES
 
 
 def collected() -> dict[str, bool]:
     """Every test of the files that the matrix names: pytest id -> whether it runs and must pass."""
-    files = sorted({name.partition("::")[0] for row in GRID for cell in row.cells.values() for name in cell.tests})
+    return collected_of(name for row in GRID for cell in row.cells.values() for name in cell.tests)
+
+
+def collected_of(names: Iterable[str]) -> dict[str, bool]:
+    """Every test of the files that these names begin with: pytest id -> whether it runs and must pass."""
+    files = sorted({name.partition("::")[0] for name in names})
     there = [str(ROOT / file) for file in files if (ROOT / file).exists()]
     collector = _Collector()
     said = io.StringIO()
@@ -88,7 +94,8 @@ class _Collector:
             self.tests[item.nodeid] = not held_back
 
 
-def _proved(name: str, tests: dict[str, bool]) -> bool:
+def proved(name: str, tests: dict[str, bool]) -> bool:
+    """Whether tests begin with a name, and all of them run and must pass."""
     found = [runs for test, runs in tests.items() if test.startswith(name)]
     return bool(found) and all(found)
 
@@ -98,7 +105,7 @@ def _shown(row: Row, name: str, tests: dict[str, bool], notes: list[str], missin
     state = state_of(cell, tests)
     if cell is None or state not in (PARTLY, NONE, NOT_YET):
         return state
-    missing += [test for test in cell.tests if not _proved(test, tests)]
+    missing += [test for test in cell.tests if not proved(test, tests)]
     remark = cell.none if state == NONE else cell.note if state == PARTLY else ""
     return f"{state}{_footnote(f'{name.capitalize()}, {row.title}: {remark}.', notes)}" if remark else state
 

@@ -69,6 +69,11 @@ def pause(seconds: float) -> None:
     _pause(seconds)
 
 
+def is_steered() -> bool:
+    """Whether somebody else decides how time passes, such as a test: nothing may wait by the machine's own clock."""
+    return _steady is not _since_boot
+
+
 @contextmanager
 def set_clock(now: Read | None = None, steady: Read | None = None, pause: Pause | None = None) -> Iterator[None]:
     """For tests: inside the block, the whole process reads these clocks, and waits as `pause` does."""

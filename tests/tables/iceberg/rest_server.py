@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import applied, unmet
 from lakebed.formats.iceberg.definition import new_metadata
+from lakebed.kernel.commit.turns import as_rival
 
 
 @dataclass
@@ -122,7 +123,8 @@ class RestCatalog:
 
     def _commit(self, name: str, body: Any) -> tuple[int, Any]:
         if self.meanwhile:
-            self.meanwhile.pop(0)()
+            with as_rival():
+                self.meanwhile.pop(0)()
         with self.turn:
             self.commits.append(body)
             failure = self.failures.pop(0) if self.failures else Failure(200)

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from lakebed.errors import CommitConflictError
 from lakebed.kernel import clock
+from lakebed.kernel.commit.turns import turn
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Lost:
 class RetryPolicy:
     """How often and for how long a commit is retried. All times are in seconds.
 
-    The wait doubles from `min_wait` up to `max_wait`, less a random share of up to half. `timeout` None is no limit.
+    The wait is a random share of a bound, which doubles from `min_wait` up to `max_wait`. `timeout` None is no limit.
     `options` are the keys that a user can set to retry more often, for errors.
     """
 
@@ -45,24 +46,44 @@ class RetryPolicy:
     timeout: float | None
     options: tuple[str, ...]
 
-    def wait(self, attempt: int) -> float:
-        """The seconds to wait before retry number `attempt`, counted from 0."""
-        return min(self.max_wait, self.min_wait * 2.0**attempt) * random.uniform(0.5, 1.0)
+    def wait(self, attempt: int, took: float | None = None) -> float:
+        """The seconds to wait before retry number `attempt`, counted from 0. `took` is how long an attempt takes.
+
+        The bound does not grow beyond `_ROOM` attempts: who has lost often would wait longest, and lose to newcomers.
+        """
+        bound = min(self.max_wait, self.min_wait * 2.0 ** min(attempt, 60))
+        if took is not None:
+            bound = min(bound, max(self.min_wait, _ROOM * took))
+        return bound * random.random()
+
+
+_ROOM = 16
+"""For so many attempts of other writers there is room in a wait."""
 
 
 def with_retries(attempt: Callable[[int], Won[T] | Lost], policy: RetryPolicy, table: str) -> T:
-    """Call `attempt` with 0, 1, 2 ... until it wins. CommitConflictError when the policy allows no further retry."""
-    began = clock.steady()
-    reason = ""
-    for number in range(policy.max_retries + 1):
-        outcome = attempt(number)
-        if isinstance(outcome, Won):
-            return outcome.value
-        reason = outcome.reason
-        late = policy.timeout is not None and clock.steady() - began > policy.timeout
-        if late or number == policy.max_retries:
-            break
-        clock.pause(policy.wait(number))
+    """Call `attempt` with 0, 1, 2 ... until it wins. CommitConflictError when the policy allows no further retry.
+
+    Writers of this machine take turns (`turns.py`). Attempt 0 may build on what its caller has seen of the table, so it
+    is left out where others had their turn since. The first retry comes at once: one loss says no more than that the
+    look at the table was old.
+    """
+    began, reason = clock.steady(), ""
+    with turn(table) as mine:
+        first = int(mine.waited)
+        for number in range(first, first + policy.max_retries + 1):
+            tried = clock.steady()
+            outcome = attempt(number)
+            if isinstance(outcome, Won):
+                return outcome.value
+            reason = outcome.reason
+            now = clock.steady()
+            late = policy.timeout is not None and now - began > policy.timeout
+            if late or number == first + policy.max_retries:
+                break
+            if number > first:
+                with mine.given_up():
+                    clock.pause(policy.wait(number - first - 1, now - tried))
     raise CommitConflictError(
         "other writers won every race for the next commit",
         table=table,

@@ -13,6 +13,7 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import MetadataFiles, Timeline
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.kernel import clock
+from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
@@ -53,11 +54,11 @@ class WriteContext:
         when others hold one of the locks for too long.
         """
         if not self.concurrency.shared_lock:
-            with exclusive(self.store) as held:
+            with turn(self.store.location), exclusive(self.store) as held:
                 yield held
             return
         lost = "Nothing of this is visible: write again"
-        with shared_lock(self.store, self.options, lost, elsewhere=ELSEWHERE) as shared:
+        with turn(self.store.location), shared_lock(self.store, self.options, lost, elsewhere=ELSEWHERE) as shared:
             with exclusive(self.store) as own:
 
                 def both() -> None:

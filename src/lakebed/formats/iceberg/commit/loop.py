@@ -110,7 +110,7 @@ class _Commit:
         """Make attempt `number`, from 0. When the commit fails for good, its files are removed."""
         base: Loaded | None = None
         try:
-            base = self._base or self._operations.load()
+            base = (self._base if number == 0 else None) or self._operations.load()
             self._base = None
             outcome = self._try(base, number)
         except CommitUnknownError:

@@ -32,6 +32,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import OwedCallbacks
+from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult, Outcome
 from lakebed.redaction import redacting_logger
@@ -66,12 +67,14 @@ class Committer:
         does not say how it ended.
         """
         _check_identifier(identifier)
-        latest = self._look()
-        self._register_callbacks(latest)
-        if identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest):
+        with turn(self._store.location):
+            latest = self._look()
+            self._register_callbacks(latest)
+            replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
+            if not replayed:
+                result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
+        if replayed:
             result = self._skip_replay(identifier, messages)
-        else:
-            result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
         notes = self._follow_up(identifier, result.outcome is Outcome.COMMITTED, latest)
         return replace(result, notes=(*result.notes, *notes))
 
@@ -80,12 +83,13 @@ class Committer:
         of each must still be there. What a result's notes would say goes to the log."""
         for identifier in commits:
             _check_identifier(identifier)
-        latest = self._look()
-        waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
-        self._check_files([message for identifier in waiting for message in commits[identifier]])
-        self._register_callbacks(latest)
-        for identifier in waiting:
-            _, latest = self._publish(identifier, commits[identifier], latest, None, True)
+        with turn(self._store.location):
+            latest = self._look()
+            waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
+            self._check_files([message for identifier in waiting for message in commits[identifier]])
+            self._register_callbacks(latest)
+            for identifier in waiting:
+                _, latest = self._publish(identifier, commits[identifier], latest, None, True)
         for note in self._follow_up(max(commits, default=0), bool(waiting), latest):
             _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)

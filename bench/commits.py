@@ -1,0 +1,120 @@
+"""Commits per second of 1, 2, 4 and 8 writers on one table, beside the other engines in the same run.
+
+    ./run bench commits [--writers 1,2,4,8] [--seconds 10] [--cases lakebed-paimon,pypaimon] [--keep]
+
+A commit appends ten rows to a table of two columns. Writers are processes, or threads of one process where a case ends
+in `-threads`; the writers of the engines on a JVM are threads. A case counts what all writers committed in the
+seconds, how often a writer had to begin a commit anew by itself, the fewest commits of one writer, and the longest time
+that one commit took. Afterwards the rows of the table must be those of the commits. `--keep` puts the figures into
+bench/results/commits.json.
+
+pypaimon runs in LAKEBED_INTEROP_PYTHON, Iceberg's own engine in LAKEBED_ICEBERG_JVM_PYTHON, Hudi's in
+LAKEBED_HUDI_JVM_PYTHON. pyiceberg works on a SQL catalog.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "commits.json"
+LAKEBED = ("paimon", "iceberg", "iceberg-catalog", "hudi")
+
+
+def cases() -> Mapping[str, str]:
+    """Each case, with the interpreter that its writers run in."""
+    own = sys.executable
+    found = {f"lakebed-{name}{way}": own for name in LAKEBED for way in ("", "-threads")}
+    found["pyiceberg"] = own
+    for case, variable in (
+        ("pypaimon", "LAKEBED_INTEROP_PYTHON"),
+        ("jvm-iceberg", "LAKEBED_ICEBERG_JVM_PYTHON"),
+        ("jvm-hudi", "LAKEBED_HUDI_JVM_PYTHON"),
+    ):
+        if os.environ.get(variable):
+            found[case] = os.environ[variable]
+    return found
+
+
+def command(case: str, python: str, folder: Path, seconds: float, threads: int) -> list[str]:
+    """What runs one process of writers."""
+    return [python, str(ROOT / "bench" / "commits_writer.py"), case, str(folder), str(seconds), str(threads)]
+
+
+def run(case: str, python: str, writers: int, seconds: float) -> dict[str, Any]:
+    """The figures of one case with so many writers, on a table of its own."""
+    shares = case.endswith("-threads") or case.startswith("jvm-")
+    processes, threads = (1, writers) if shares else (writers, 1)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        subprocess.run(command(case, python, folder, 0, 0), check=True, env=environment())
+        started = [
+            subprocess.Popen(
+                command(case, python, folder, seconds, threads),
+                env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for _ in range(processes)
+        ]  # fmt: skip
+        for process in started:  # each has made a first commit
+            while process.stdout is not None and (line := process.stdout.readline()).strip() != "ready":
+                if not line:
+                    sys.exit(f"{case}: a writer ended before it was ready")
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        answers = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
+        wall = max(answer["seconds"] for answer in answers)
+        commits = [count for answer in answers for count in answer["commits"]]
+        if case.startswith("lakebed") or case == "pyiceberg":
+            checked = command(case, python, folder, -1, sum(commits) + writers)
+            subprocess.run(checked, check=True, env=environment())
+    return {
+        "commits_per_second": round(sum(commits) / wall, 1),
+        "begun_anew": sum(answer["begun_anew"] for answer in answers),
+        "fewest": min(commits),
+        "longest_seconds": round(max(answer["longest"] for answer in answers), 2),
+    }
+
+
+def environment() -> dict[str, str]:
+    """Of a process of writers: its own folder first among those of modules."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def main() -> None:
+    """Run the bench as its command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--writers", default="1,2,4,8")
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--cases", help="some of " + ", ".join(cases()))
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    for case, python in cases().items():
+        if args.cases and case not in args.cases.split(","):
+            continue
+        for writers in map(int, args.writers.split(",")):
+            figures = run(case, python, writers, args.seconds)
+            load = round(os.getloadavg()[0], 1)
+            print(f"{case:24} {writers} writers  {figures}  load {load}", flush=True)
+            if args.keep:
+                keep(case, writers, {**figures, "load": load})
+
+
+def keep(case: str, writers: int, figures: Mapping[str, Any]) -> None:
+    """Add the figures of one case to the results."""
+    before = json.loads(RESULTS.read_text())["cases"] if RESULTS.exists() else {}
+    before.setdefault(case, {})[str(writers)] = figures
+    RESULTS.write_text(json.dumps({"cores": os.cpu_count(), "cases": before}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

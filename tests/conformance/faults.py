@@ -1,0 +1,153 @@
+"""Writes the table of verbs and faults into docs/guarantees.md, as honest as the tests that pytest collects.
+
+    python -m tests.conformance.faults            writes it
+    python -m tests.conformance.faults --check    fails when the document holds another one
+
+A cell is "yes" when every test that it names is collected and none of them is marked to be skipped or to fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.conformance.grid import collected_of, proved
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
+BEGIN, END = "<!-- faults:begin -->", "<!-- faults:end -->"
+FAULTS = ("killed or failing at each change", "killed twice", "beside another writer", "beside an expiry")
+CRASH = "tests/crash/test_"
+TWICE = f"{CRASH}paimon_verbs.py::test_two_deaths_and_a_third_run["
+APPENDED, PAIMON = f"{CRASH}paimon_append_compaction.py::", f"{CRASH}paimon_compaction.py::"
+COMMIT, BRANCHES, TAGS = f"{CRASH}paimon_commit.py::", f"{CRASH}paimon_branches.py::", f"{CRASH}paimon_tags.py::"
+REFS, ICEBERG = f"{CRASH}iceberg_refs.py::", f"{CRASH}iceberg_commit.py::"
+EACH = "test_every_failure_leaves_the_old_or_the_new"
+RIVAL, GONE = f"{REFS}test_a_commit_of_another_writer_comes_first", f"{REFS}test_what_it_needs_is_deleted_and_expires"
+REWRITTEN = f"{CRASH}iceberg_rewrite.py::"
+HUDI = f"{CRASH}hudi_second_writer.py::test_both_are_there_or_one_is_refused"
+SERVED = f"{CRASH}hudi_services.py::"
+
+Cells = tuple[Sequence[str], ...]
+TABLE: Mapping[str, Mapping[str, Cells]] = {
+    "Paimon": {
+        "append": ((f"{CRASH}paimon_append.py::test_an_append",), (), (f"{CRASH}paimon_processes.py::",), ()),
+        "upsert": (
+            (f"{COMMIT}test_an_upsert", f"{COMMIT}test_the_first_commit"), (), (f"{COMMIT}test_a_rival_commit",), ()),
+        "upsert, dynamic buckets": ((f"{TWICE}dynamic buckets]",), (f"{TWICE}dynamic buckets]",), (), ()),
+        "upsert, keys that change their partition": (
+            (f"{TWICE}keys that change their partition]",), (f"{TWICE}keys that change their partition]",), (), ()),
+        "overwrite": (
+            (f"{COMMIT}test_an_overwrite", f"{TWICE}an overwrite of all]"), (f"{TWICE}an overwrite of all]",), (), ()),
+        "write with compaction": (
+            (f"{PAIMON}test_a_write_that_compacts", f"{APPENDED}test_a_write_that_compacts"), (),
+            (f"{PAIMON}test_a_rival_that_compacts", f"{APPENDED}test_a_rival_that_compacts"), ()),
+        "rewrite, primary key": (
+            (f"{PAIMON}test_a_rewrite",), (),
+            (f"{PAIMON}test_of_two_rewrites", f"{PAIMON}test_appends_during"), (f"{PAIMON}test_an_expiry_between",)),
+        "rewrite, no primary key": (
+            (f"{APPENDED}test_any_death",), (),
+            (f"{APPENDED}test_of_two_rewrites", f"{APPENDED}test_rows_that_come"),
+            (f"{APPENDED}test_an_expiry_between",)),
+        "rewrite, postponed buckets": (
+            (f"{TWICE}postponed rows]", f"{APPENDED}test_any_death"), (f"{TWICE}postponed rows]",),
+            (f"{APPENDED}test_of_two_rewrites", f"{APPENDED}test_rows_that_come"), ()),
+        "rewrite, another number of buckets": (
+            (f"{TWICE}other buckets]",), (f"{TWICE}other buckets]",), (f"{APPENDED}test_rows_in_the_old_buckets",), ()),
+        "rewrite of manifests": ((f"{CRASH}paimon_manifests.py::test_any_death",), (), (), ()),
+        "expire": (
+            (f"{CRASH}paimon_expire.py::", f"{TWICE}snapshots that expire]"), (f"{TWICE}snapshots that expire]",),
+            (f"{CRASH}paimon_beside.py::test_each_change",), ()),
+        "orphan files": ((f"{TWICE}orphan files]",), (f"{TWICE}orphan files]",), (), ()),
+        "tag": (
+            (f"{TAGS}test_a_move", f"{TAGS}test_a_rename", f"{TWICE}a tag]"), (f"{TWICE}a tag]",), (), ()),
+        "delete a tag": ((f"{TAGS}test_a_removal", f"{TWICE}a tag that goes]"), (f"{TWICE}a tag that goes]",), (), ()),
+        "branch": ((f"{BRANCHES}test_a_branch_that_is_made",), (f"{TWICE}a branch]",), (), ()),
+        "delete a branch": ((f"{BRANCHES}test_a_branch_that_is_removed",), (f"{TWICE}a branch that goes]",), (), ()),
+        "fast-forward": (
+            (f"{BRANCHES}test_a_branch_that_is_followed",), (f"{TWICE}a branch that is followed]",), (), ()),
+        "rollback": ((f"{CRASH}paimon_rollback.py::",), (f"{TWICE}a rollback",), (), ()),
+        "alter": ((f"{CRASH}paimon_alter.py::",), (f"{TWICE}other columns]",), (), ()),
+        "create": ((f"{COMMIT}test_a_table_is_created",), (), (), ()),
+    },
+    "Iceberg": {
+        "append": ((f"{ICEBERG}{EACH}[append]",), (), (f"{ICEBERG}test_a_rival_at_the_same_version",), ()),
+        "changes by key": (
+            (f"{CRASH}iceberg_sink.py::test_changes_by_key",), (), (f"{CRASH}iceberg_sink.py::test_a_rival",), ()),
+        "overwrite": ((f"{ICEBERG}{EACH}[overwrite]",), (), (), ()),
+        "rewrite": (
+            (f"{REWRITTEN}{EACH}", f"{ICEBERG}{EACH}[rewrite]"), (),
+            (f"{ICEBERG}test_a_rival_that_rewrites",), ()),
+        "rewrite of deletes": (
+            (f"{REWRITTEN}test_position_deletes", f"{REWRITTEN}test_equality_deletes"), (), (), ()),
+        "rewrite of manifests": ((), (), (), ()),
+        "expire": ((f"{ICEBERG}{EACH}[expire]",), (), (), ()),
+        "orphan files": ((f"{ICEBERG}test_a_killed_removal_of_orphans",), (), (), ()),
+        "tag": ((f"{REFS}{EACH}[tag]",), (), (f"{RIVAL}[tag-",), (f"{GONE}_first[tag]",)),
+        "branch": (
+            (f"{REFS}{EACH}[branch]", f"{REFS}{EACH}[replaced]", f"{REFS}{EACH}[wap branch]"), (),
+            (f"{RIVAL}[wap branch-",), (f"{GONE}_first[replaced]",)),
+        "delete a branch": ((f"{REFS}{EACH}[deleted]",), (), (), ()),
+        "fast-forward": (
+            (f"{REFS}{EACH}[fast-forward]",), (), (f"{RIVAL}[fast-forward-",), (f"{GONE}_first[fast-forward]",)),
+        "rollback": (
+            (f"{REFS}{EACH}[any snapshot]",), (), (f"{RIVAL}[any snapshot-",), (f"{GONE}_first[any snapshot]",)),
+        "publish": (
+            (f"{REFS}{EACH}[pick]", f"{REFS}{EACH}[staged]"), (), (f"{RIVAL}[pick-", f"{RIVAL}[staged-"),
+            (f"{GONE}_first[pick]",)),
+        "alter": ((f"{CRASH}iceberg_alter.py::",), (), (), ()),
+        "repair": ((f"{CRASH}iceberg_repair.py::",), (), (), ()),
+        "create": ((f"{ICEBERG}test_creation",), (), (), ()),
+    },
+    "Hudi": {
+        "insert, upsert, delete": (
+            (f"{CRASH}hudi_write.py::", f"{CRASH}hudi_metadata.py::"), (), (HUDI, f"{CRASH}hudi_processes.py::"), ()),
+        "overwrite": ((), (), (f"{HUDI}[8-COPY_ON_WRITE-overwrite beside upsert",), ()),
+        "compaction": (
+            (f"{SERVED}test_a_rewrite",), (), (f"{HUDI}[6-MERGE_ON_READ-compaction beside upsert",), ()),
+        "log compaction": ((f"{CRASH}hudi_log_compaction.py::",), (), (), ()),
+        "clustering": (
+            (f"{SERVED}test_a_rewrite",), (), (f"{HUDI}[9-COPY_ON_WRITE-clustering beside upsert",), ()),
+        "resizing of buckets": ((f"{CRASH}hudi_rings.py::",), (), (), ()),
+        "clean": ((f"{CRASH}hudi_clean.py::",), (), (f"{HUDI}[6-COPY_ON_WRITE-clean beside upsert",), ()),
+        "failed writes": ((f"{SERVED}test_a_failed_write",), (), (), ()),
+        "old partitions": ((f"{SERVED}test_old_partitions",), (), (), ()),
+        "archive": ((f"{CRASH}hudi_archive.py::test_killed",), (), (), ()),
+        "savepoint": ((f"{CRASH}hudi_savepoint.py::",), (), (), ()),
+        "restore": (
+            (f"{CRASH}hudi_restore.py::",), (), (f"{HUDI}[9-COPY_ON_WRITE-upsert beside restore",), ()),
+    },
+}  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """0 when the document holds, or now holds, the table."""
+    names = {name for cells in TABLE.values() for row in cells.values() for cell in row for name in cell}
+    table, missing = rendered(collected_of(names))
+    for name in missing:
+        print(f"faults: no test {name}: its cell is 'not yet'", file=sys.stderr)
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    wanted = f"{before}{BEGIN}\n{table}{END}{rest.partition(END)[2]}"
+    if "--check" in arguments:
+        if wanted != text or missing:
+            print("faults: the table in docs/guarantees.md is stale; write it with ./run docs", file=sys.stderr)
+        return int(wanted != text or bool(missing))
+    DOCUMENT.write_text(wanted, encoding="utf-8")
+    return int(bool(missing))
+
+
+def rendered(tests: dict[str, bool]) -> tuple[str, list[str]]:
+    """The table as Markdown, and the names in it that no test begins with."""
+    lines, missing = [], []
+    for format, rows in TABLE.items():
+        lines += ["", f"| {format} | {' | '.join(FAULTS)} |", "|---|" + "---|" * len(FAULTS)]
+        for verb, cells in rows.items():
+            missing += [name for cell in cells for name in cell if not proved(name, tests)]
+            states = ["yes" if cell and all(proved(name, tests) for name in cell) else "not yet" for cell in cells]
+            lines.append(f"| {verb} | {' | '.join(states)} |")
+    return "\n".join([*lines, "", ""]), missing
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
