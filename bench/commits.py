@@ -3,13 +3,12 @@
     ./run bench commits [--writers 1,2,4,8] [--seconds 10] [--cases lakebed-paimon,pypaimon] [--keep]
 
 A commit appends ten rows to a table of two columns. Writers are processes, or threads of one process where a case ends
-in `-threads`; the writers of the engines on a JVM are threads. A case counts what all writers committed in the
+in `-threads`. A case counts what all writers committed in the
 seconds, how often a writer had to begin a commit anew by itself, the fewest commits of one writer, and the longest time
 that one commit took. Afterwards the rows of the table must be those of the commits. `--keep` puts the figures into
 bench/results/commits.json.
 
-pypaimon runs in LAKEBED_INTEROP_PYTHON, Iceberg's own engine in LAKEBED_ICEBERG_JVM_PYTHON, Hudi's in
-LAKEBED_HUDI_JVM_PYTHON. pyiceberg works on a SQL catalog.
+pypaimon runs in LAKEBED_INTEROP_PYTHON. pyiceberg works on a SQL catalog.
 """
 
 from __future__ import annotations
@@ -34,13 +33,8 @@ def cases() -> Mapping[str, str]:
     own = sys.executable
     found = {f"lakebed-{name}{way}": own for name in LAKEBED for way in ("", "-threads")}
     found["pyiceberg"] = own
-    for case, variable in (
-        ("pypaimon", "LAKEBED_INTEROP_PYTHON"),
-        ("jvm-iceberg", "LAKEBED_ICEBERG_JVM_PYTHON"),
-        ("jvm-hudi", "LAKEBED_HUDI_JVM_PYTHON"),
-    ):
-        if os.environ.get(variable):
-            found[case] = os.environ[variable]
+    if os.environ.get("LAKEBED_INTEROP_PYTHON"):
+        found["pypaimon"] = os.environ["LAKEBED_INTEROP_PYTHON"]
     return found
 
 
@@ -51,8 +45,7 @@ def command(case: str, python: str, folder: Path, seconds: float, threads: int) 
 
 def run(case: str, python: str, writers: int, seconds: float) -> dict[str, Any]:
     """The figures of one case with so many writers, on a table of its own."""
-    shares = case.endswith("-threads") or case.startswith("jvm-")
-    processes, threads = (1, writers) if shares else (writers, 1)
+    processes, threads = (1, writers) if case.endswith("-threads") else (writers, 1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         subprocess.run(command(case, python, folder, 0, 0), check=True, env=environment())

@@ -8,17 +8,14 @@ the commits of each thread, how often one had to begin anew, and the longest tim
 """
 
 import json
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "interop"))
 ROWS = 10
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 DATA = pa.table({"id": range(ROWS), "name": [f"row {n}" for n in range(ROWS)]}, schema=SCHEMA)
@@ -130,62 +127,14 @@ def of_pypaimon(folder: str) -> Engine:
     return create, open_table, lambda: 0
 
 
-def of_jvm(format: str, folder: str) -> Engine:
-    """Iceberg's or Hudi's own engine: INSERT in threads of one Spark session."""
-    if format == "iceberg":
-        from iceberg_jvm_peer import session
-
-        spark = session(folder, f"{folder}/warm")
-        name, table = "had.d.t", "USING iceberg TBLPROPERTIES ('commit.retry.num-retries' = '1000')"
-    else:
-        from hudi_jvm import session
-
-        (jar,) = sorted(Path(os.environ["LAKEBED_HUDI_JARS"]).glob("*1.0*.jar"))[-1:]
-        catalog = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
-        settings = {
-            "spark.sql.catalog.spark_catalog": catalog, "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.sql.catalogImplementation": "in-memory", "spark.driver.memory": "2g",
-        }  # fmt: skip
-        spark = session(str(jar), folder, settings, quick=False)
-        locks = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
-        wanted = {
-            "hoodie.metadata.enable": "false", "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
-            "hoodie.write.lock.provider": locks, "hoodie.cleaner.policy.failed.writes": "LAZY",
-            "hoodie.embed.timeline.server": "false", "hoodie.clean.automatic": "false",
-            "hoodie.archive.automatic": "false", "hoodie.parquet.small.file.limit": "0",
-        }  # fmt: skip
-        for key, value in wanted.items():
-            spark.sql(f"SET {key} = {value}")
-        name = "t"
-        table = f"USING hudi TBLPROPERTIES (primaryKey = 'id') LOCATION '{folder}/t'"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (id bigint, name string) {table}")
-
-    def commit() -> int:
-        anew = 0
-        while True:
-            try:
-                spark.sql(f"INSERT INTO {name} SELECT id, concat('row ', id) FROM range(0, {ROWS}, 1, 1)")
-                return anew
-            except Exception:  # a conflict has many names there
-                anew += 1
-                if anew > 100:
-                    raise
-
-    return (lambda: None), (lambda: commit), lambda: 0
-
-
 def engine(case: str, folder: str) -> Engine:
     owner, _, rest = case.removesuffix("-threads").partition("-")
     if owner == "lakebed":
         return of_lakebed(rest, folder)
-    if owner == "jvm":
-        return of_jvm(rest, folder)
     return of_pyiceberg(folder) if owner == "pyiceberg" else of_pypaimon(folder)
 
 
 def main(case: str, folder: str, seconds: float, count: int) -> None:
-    if seconds == 0 and case.startswith("jvm-"):
-        return  # the one process of its writers creates the table
     create, open_table, rows = engine(case, folder)
     if seconds == 0:
         create()
