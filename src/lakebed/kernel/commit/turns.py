@@ -110,10 +110,12 @@ class _Queue:
                 return not self.holder and min(self.waiting) == number
 
             waited = not is_next()
-            if self.changed.wait_for(is_next, PATIENCE):
-                self.holder = number
-            self.waiting.discard(number)
-            self.changed.notify_all()
+            try:
+                if self.changed.wait_for(is_next, PATIENCE):
+                    self.holder = number
+            finally:  # after an interrupt too: the others would wait for it
+                self.waiting.discard(number)
+                self.changed.notify_all()
             return waited
 
     def leave(self, number: int) -> None:
@@ -128,8 +130,12 @@ def _enter(turn: Turn) -> None:
         queue, users = _queues.get(turn.place, (None, 0))
         queue = queue or _Queue()
         _queues[turn.place] = queue, users + 1
-    waited = queue.enter(turn._number)
-    turn._lock, behind = _lock(turn.place)
+    try:
+        waited = queue.enter(turn._number)
+        turn._lock, behind = _lock(turn.place)
+    except BaseException:  # such as Ctrl-C while it waits
+        _leave(turn)
+        raise
     turn.waited = turn.waited or waited or behind
 
 
@@ -201,10 +207,19 @@ class _Wait:
 
     def ended(self) -> bool:
         """Whether the lock was had in time."""
-        self._done.wait(PATIENCE)
+        try:
+            self._done.wait(PATIENCE)
+        except BaseException:
+            if not self._give_up():
+                os.close(self._lock)
+            raise
+        return not self._give_up()
+
+    def _give_up(self) -> bool:
+        """Let a lock that is not had yet be given back once it is. Whether it was not had."""
         with self._guard:
             self._late = not self._done.is_set()
-            return not self._late
+            return self._late
 
     def _wait(self) -> None:
         with suppress(OSError):

@@ -203,6 +203,66 @@ def test_a_thread_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) ->
     assert not turns._queues and not turns._opened
 
 
+def _interrupted(*_: object, **__: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def test_who_is_interrupted_while_it_waits_for_a_thread_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[bool] = []
+    free = threading.Event()
+
+    def hold() -> None:
+        with turn("t"):
+            free.wait(30)
+
+    def act() -> None:
+        with turn("t") as mine:
+            outcomes.append(mine.waited)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    while not turns._queues or not turns._queues["t"][0].holder:
+        os.sched_yield()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Condition, "wait_for", _interrupted)
+        with pytest.raises(KeyboardInterrupt), turn("t"):
+            pass
+    free.set()
+    holder.join(30)
+    monkeypatch.setattr(turns, "PATIENCE", 600)
+    act()
+    assert outcomes == [False] and not turns._queues and not turns._opened
+
+
+@pytest.mark.parametrize("too_late", [False, True])
+def test_who_is_interrupted_while_it_waits_for_a_process_gives_the_lock_back(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch, too_late: bool
+) -> None:
+    wait = threading.Event.wait
+
+    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        if timeout == turns.PATIENCE:
+            if too_late:  # the lock comes just before the interrupt
+                holder.go_on()
+                wait(event, 30)
+            raise KeyboardInterrupt
+        return wait(event, timeout)
+
+    monkeypatch.setattr(turns, "PATIENCE", 601.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt), turn("t"):
+            pass
+    if not too_late:
+        holder.go_on()
+    assert holder.says() == "done"
+    while any(thread.name == "lakebed-turn" for thread in threading.enumerate()):
+        os.sched_yield()
+    with turn("t") as mine:
+        assert mine._lock is not None
+    assert not turns._queues and not turns._opened
+
+
 def test_a_child_has_no_turn(tmp_path: Path) -> None:
     child = process_of(FORKS, tmp_path)
     child.communicate(timeout=60)
