@@ -8,7 +8,8 @@ The table has no data: its manifests are written by lakebed's own writer, with f
     write      the commit of all files (manifests of 8 MiB), and of two branches more
     scan       the entries of all live files as columns, without figures of columns
     prune      the same of one partition, by its manifests' summaries and the entries
-    read       the plan of a read of all files
+    first      the plan of a read of all files, up to its first split
+    read       the same, all splits one after the other, as a reader in this process takes them
     tasks      the same of a branch with deletes for some files, and its splits spread over 64 Spark tasks as bytes
     rewrite    the dry run of table.rewrite(): groups of every partition, with reasons
     twice      the same of a branch with twice as many files, to see what a file takes of memory
@@ -46,11 +47,11 @@ from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.manifests import manifests_of, read_entries
 from lakebed.formats.iceberg.table import IcebergTable
-from lakebed.verbs.many_splits import ManySplits
+from lakebed.verbs.many_splits import ManySplits, StreamedSplits
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "iceberg_plan.json"
-CASES = ("write", "scan", "prune", "read", "tasks", "rewrite", "twice", "deletes", "rest")
+CASES = ("write", "scan", "prune", "first", "read", "tasks", "rewrite", "twice", "deletes", "rest")
 PARTITIONS = 1000
 PIECE = 50_000
 
@@ -214,15 +215,31 @@ def pruning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]
     return lambda: {"splits": len(opened(path).plan_read(where="p = 7").splits)}
 
 
-def reading(tasks: int) -> Callable[[Path, int, int], Callable[[], dict[str, Any]]]:
-    def work(path: Path) -> dict[str, Any]:
-        splits = opened(path, "deletes" if tasks else "main").plan_read().splits
-        assert isinstance(splits, ManySplits)
-        if not tasks:
-            return {"splits": len(splits)}
-        return {"splits": len(splits), "task_mb": sum(len(pickle.dumps(some)) for some in splits.spread(tasks)) >> 20}
+def first(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
+    return lambda: {"first_bytes": next(iter(opened(path).plan_read().splits)).size}
 
-    return lambda path, files, columns: lambda: work(path)
+
+def reading(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
+    def work() -> dict[str, Any]:
+        splits = opened(path).plan_read().splits
+        return {"splits": sum(1 for _ in splits), "in_memory": len(splits) if not is_streamed(splits) else 0}
+
+    return work
+
+
+def is_streamed(splits: Any) -> bool:
+    """Whether splits come while metadata is read."""
+    return isinstance(splits, StreamedSplits) and not splits.is_whole
+
+
+def spreading(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
+    def work() -> dict[str, Any]:
+        splits = opened(path, "deletes").plan_read().splits
+        splits = splits.whole if isinstance(splits, StreamedSplits) else splits
+        assert isinstance(splits, ManySplits)
+        return {"splits": len(splits), "task_mb": sum(len(pickle.dumps(some)) for some in splits.spread(64)) >> 20}
+
+    return work
 
 
 def rewriting(branch: str) -> Callable[[Path, int, int], Callable[[], dict[str, Any]]]:
@@ -244,7 +261,8 @@ def rest(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
 
 
 CASES_BY_NAME = {
-    "write": write, "scan": scanning, "prune": pruning, "read": reading(0), "tasks": reading(64),
+    "write": write, "scan": scanning, "prune": pruning, "first": first, "read": reading,
+    "tasks": spreading,
     "rewrite": rewriting("main"), "twice": rewriting("twice"),
     "deletes": rewriting("deletes"), "rest": rest,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from lakebed.kernel.files.waiting import waiting
 from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.read import read_tasks
-from lakebed.verbs.many_splits import ManySplits
+from lakebed.verbs.many_splits import ManySplits, StreamedSplits
 from lakebed.verbs.read import ReadPlan
 
 SCHEMA = pa.schema([pa.field("split", pa.int64())])
@@ -107,9 +107,11 @@ class _Numbers(ManySplits[_Numbered]):
 
 
 @pytest.mark.parametrize("at_once", [1, 8])
-def test_many_splits_are_packed_by_their_columns_and_made_once_by_their_tasks(at_once: int) -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+def test_many_splits_are_packed_by_their_columns_and_made_once_by_their_tasks(at_once: int, streamed: bool) -> None:
     told: list[int] = []
-    many = _Numbers(np.arange(10), np.arange(10), told)
+    whole = _Numbers(np.arange(10), np.arange(10), told)
+    many: Sequence[_Numbered] = StreamedSplits(lambda: iter((whole,)), lambda: whole) if streamed else whole
     tasks = read_tasks(ReadPlan(SCHEMA, many, _Reader(1), at_once=at_once), 4, 1)
     assert not told and [len(task.plan.splits) for task in tasks] == [3, 3, 2, 2]
     read = [number for task in tasks for batch in task.batches() for number in batch.column(0).to_pylist()]

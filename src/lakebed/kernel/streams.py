@@ -48,7 +48,19 @@ def interleave(
         for task in tasks:
             yield from read(task)
         return
-    yield from _Pump(read, tasks, threads, lanes, _Admission(threads, overlap.in_flight), sizes)
+    sized = zip(tasks, repeat(0) if sizes is None else sizes, strict=False)
+    yield from _Pump(read, sized, threads, lanes, _Admission(threads, overlap.in_flight))
+
+
+def interleave_stream(
+    read: Callable[[T], Iterator[pa.RecordBatch]],
+    sized: Iterator[tuple[T, int]],
+    threads: int,
+    overlap: Overlap = Overlap(),
+) -> Iterator[pa.RecordBatch]:
+    """As `interleave`, of tasks that come with their sizes one by one, and are more than can be open at once."""
+    lanes = max(threads, overlap.at_once)
+    return iter(_Pump(read, sized, threads, lanes, _Admission(threads, overlap.in_flight)))
 
 
 def _open_at_once(overlap: Overlap, tasks: Sequence[T], sizes: Sequence[int] | None) -> int:
@@ -90,11 +102,10 @@ class _Pump:
     """Threads that take one task after the other and put its batches into a bounded queue."""
 
     def __init__(
-        self, read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, lanes: int,
-        admission: _Admission, sizes: Sequence[int] | None,
+        self, read: Callable[[T], Iterator[pa.RecordBatch]], sized: Iterator[tuple[T, int]], threads: int, lanes: int,
+        admission: _Admission,
     ) -> None:  # fmt: skip
-        self._read, self._admission = read, admission
-        self._tasks = iter(zip(tasks, repeat(0) if sizes is None else sizes, strict=False))
+        self._read, self._admission, self._tasks = read, admission, sized
         self._decoding, self._processors = threads, threading.Semaphore(threads)
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(threads * _DEPTH)

@@ -23,7 +23,7 @@ from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
-from lakebed.verbs.many_splits import ManySplits, sizes_of
+from lakebed.verbs.many_splits import ManySplits, StreamedSplits, sizes_of
 from lakebed.verbs.read import ReadPlan, report
 
 TASKS_OPTION = "read.tasks"
@@ -98,7 +98,7 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
     """Pack a plan's splits into tasks: `wanted` tasks, or by default a number that suits the data. There are fewer when
     there are fewer groups of splits. The plan's warnings are reported."""
     report(plan)
-    splits = plan.splits
+    splits = plan.splits.whole if isinstance(plan.splits, StreamedSplits) else plan.splits
     size = sum(sizes_of(splits))
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)

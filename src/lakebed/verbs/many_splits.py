@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import TypeVar, overload
 
 import numpy as np
 
+from lakebed.errors import LakebedError, RetryableError
+from lakebed.kernel.again import is_gone
 from lakebed.kernel.arrays import Int64s
 from lakebed.model.split import Split
 
@@ -19,8 +23,80 @@ _AT_ONCE = 1000
 
 def sizes_of(splits: Sequence[Split]) -> list[int]:
     """The size of each split in bytes. No split is made for it."""
+    splits = splits.whole if isinstance(splits, StreamedSplits) else splits
     sizes: list[int] = splits.sizes.tolist() if isinstance(splits, ManySplits) else [split.size for split in splits]
     return sizes
+
+
+class StreamedSplits(Sequence[S]):
+    """Splits that come piece by piece while metadata is read, so that memory does not grow with their number.
+
+    `pieces` reads the metadata anew with each call. Whoever asks for their number (as `list` does), for one of them, or
+    to send them elsewhere gets `whole`: all of them at once. The metadata must still be there then: RetryableError
+    where it has expired since the plan.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterator[Sequence[S]]], whole: Callable[[], Sequence[S]]) -> None:
+        self._pieces, self._whole = pieces, whole
+        self._known: Sequence[S] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are all in memory already."""
+        return self._known is not None
+
+    @property
+    def whole(self) -> Sequence[S]:
+        """All of them, in memory from now on."""
+        if self._known is None:
+            with _still_there():
+                self._known = self._whole()
+        return self._known
+
+    def pieces(self) -> Iterator[Sequence[S]]:
+        """All of them, in order, of which few are in memory at a time."""
+        with _still_there():
+            yield from self._pieces()
+
+    def __iter__(self) -> Iterator[S]:
+        """Each split."""
+        return iter(self._known) if self._known is not None else chain.from_iterable(self.pieces())
+
+    def __len__(self) -> int:
+        """The number of splits."""
+        return len(self.whole)
+
+    @overload
+    def __getitem__(self, place: int) -> S: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[S]: ...
+    def __getitem__(self, place: int | slice) -> S | Sequence[S]:
+        """A split, or several."""
+        return self.whole[place]
+
+    def __reduce__(self) -> tuple[Callable[[Sequence[S]], Sequence[S]], tuple[Sequence[S]]]:
+        """Elsewhere they are all of them at once."""
+        return _same, (self.whole,)
+
+
+def _same(splits: Sequence[S]) -> Sequence[S]:
+    return splits
+
+
+@contextmanager
+def _still_there() -> Iterator[None]:
+    """A block that reads metadata some time after the plan. RetryableError where it is gone."""
+    try:
+        yield
+    except (FileNotFoundError, LakebedError) as error:
+        if not is_gone(error):
+            raise
+        raise RetryableError(
+            "metadata of the snapshot is gone",
+            file=getattr(error, "file", ""),
+            why="another process expired the snapshot while it was read",
+            todo="Read again, and keep snapshots for longer than reads take",
+        ) from error
 
 
 class ManySplits(Sequence[S]):

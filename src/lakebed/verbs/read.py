@@ -13,9 +13,9 @@ import pyarrow as pa
 from lakebed.errors import ReadWarning
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
-from lakebed.kernel.streams import Overlap, interleave
+from lakebed.kernel.streams import Overlap, interleave, interleave_stream
 from lakebed.model.split import Split
-from lakebed.verbs.many_splits import sizes_of
+from lakebed.verbs.many_splits import StreamedSplits, sizes_of
 
 S = TypeVar("S", bound=Split)
 
@@ -52,8 +52,10 @@ def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
 
 def batches(plan: ReadPlan[S], threads: int) -> Iterator[pa.RecordBatch]:
     """The batches of a plan's splits. Those of one split stay in order."""
-    overlap = Overlap(plan.at_once, plan.in_flight)
-    return interleave(plan.read, plan.splits, threads, overlap, sizes_of(plan.splits))
+    overlap, splits = Overlap(plan.at_once, plan.in_flight), plan.splits
+    if isinstance(splits, StreamedSplits) and not splits.is_whole:
+        return interleave_stream(plan.read, ((split, split.size) for split in splits), threads, overlap)
+    return interleave(plan.read, splits, threads, overlap, sizes_of(splits))
 
 
 def first_rows(plan: ReadPlan[S], n: int) -> pa.Table:

@@ -120,23 +120,27 @@ def iter_entries(
     manifests: Sequence[ManifestFile],
     columns: Collection[str] = COLUMNS,
     live_only: bool = True,
+    piece_bytes: int | None = None,
 ) -> Iterator[pa.Table]:
     """The entries of manifests of one spec, in order, as tables of bounded size.
 
     `columns` are names of `ALL_COLUMNS`. Entries that record a removal are left out unless `live_only` is False. What
-    entries inherit is filled in.
+    entries inherit is filled in. A table has the entries of about `piece_bytes` of manifests, or of one larger one.
+    None: as many as are quickest. With a number one run is decoded ahead, else two per processor.
     """
     if any(manifest.spec_id != manifests[0].spec_id for manifest in manifests):
         raise ValueError("manifests of several specs do not make one table of entries")
-    yield from map_runs(files, metadata, list(runs_of(manifests)), lambda _, entries: entries, columns, live_only)
+    runs = [*runs_of(manifests, piece_bytes or _PIECE_BYTES)]
+    threads = None if piece_bytes is None else 1
+    yield from map_runs(files, metadata, runs, lambda _, entries: entries, columns, live_only, threads)
 
 
-def runs_of(manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, ...]]:
-    """Runs of neighbours of one spec that are decoded at once, each of bounded size."""
+def runs_of(manifests: Iterable[ManifestFile], piece_bytes: int = _PIECE_BYTES) -> Iterator[tuple[ManifestFile, ...]]:
+    """Runs of neighbours of one spec that are decoded at once, each of about so many bytes."""
     run: list[ManifestFile] = []
     size = 0
     for manifest in manifests:
-        if run and (size >= _PIECE_BYTES or manifest.spec_id != run[0].spec_id):
+        if run and (size >= piece_bytes or manifest.spec_id != run[0].spec_id):
             yield tuple(run)
             run, size = [], 0
         run.append(manifest)
@@ -147,12 +151,12 @@ def runs_of(manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, .
 
 def map_runs(
     files: Files, metadata: TableMetadata, runs: Sequence[Sequence[ManifestFile]], work: Callable[[int, pa.Table], R],
-    columns: Collection[str] = COLUMNS, live_only: bool = True,
+    columns: Collection[str] = COLUMNS, live_only: bool = True, threads: int | None = None,
 ) -> Iterator[R]:  # fmt: skip
     """The results of `work` for each run, in order. It gets the number of the run and its entries.
 
-    `work` runs where the run is decoded, on all processors, so that only its result stays in memory. At most twice as
-    many runs as there are processors are under way.
+    `work` runs where the run is decoded, on all processors or on so many `threads`, so that only its result stays in
+    memory. At most twice as many runs as there are threads are under way.
     """
 
     def result(number: int) -> R:
@@ -161,7 +165,7 @@ def map_runs(
         kind = partition_type(metadata, spec)
         return work(number, decode_entries(run, fetched(files, run), spec, kind, columns, live_only))
 
-    yield from LocalEngine().map(result, range(len(runs))) if len(runs) > 1 else map(result, range(len(runs)))
+    yield from LocalEngine(threads).map(result, range(len(runs))) if len(runs) > 1 else map(result, range(len(runs)))
 
 
 def read_entries(

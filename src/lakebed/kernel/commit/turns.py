@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from lakebed.kernel import clock
 
-PATIENCE = 20.0
+PATIENCE = 5.0
 """For how many seconds a writer waits for the others, at most."""
 _SLOTS = 1024
 """So many lock files there are for all tables. Two tables that share one only wait for each other."""

@@ -10,11 +10,16 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.errors import RetryableError
+from lakebed.formats.iceberg import manifests
+from lakebed.formats.iceberg.read import plan
 from lakebed.formats.iceberg.read import splits as under_test
 from lakebed.formats.iceberg.read.counting import counted
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.splits import FileSplits
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.verbs import many_splits
+from lakebed.verbs.many_splits import StreamedSplits
 from tests.golden import unpack
 
 ROWS = pa.table({"id": pa.array(range(20_000), pa.int64()), "p": ["a", "b"] * 10_000})
@@ -100,8 +105,61 @@ def test_a_plan_makes_no_values_of_files(monkeypatch: pytest.MonkeyPatch, folder
     original = under_test.data_files
     monkeypatch.setattr(under_test, "MANY", 0)
     monkeypatch.setattr(under_test, "data_files", lambda *given: made.append(1) or original(*given))
-    plan = lakebed.open(folder).plan_read()
-    assert not made and plan.splits[0].size and made == [1]
+    planned = lakebed.open(folder).plan_read()
+    assert not made and planned.splits[0].size and made == [1]
+
+
+@pytest.fixture
+def streamed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> lakebed.Table:
+    """The table, whose splits come while its manifests are read, one after the other."""
+    monkeypatch.setattr(under_test, "MANY", 0)
+    monkeypatch.setattr(many_splits, "MANY", 0)
+    monkeypatch.setattr(plan, "_STREAMED_BYTES", 1)
+    return lakebed.open(folder, {"split-size": "20000"})
+
+
+def test_splits_that_come_piece_by_piece_are_the_same(many: FileSplits, streamed: lakebed.Table) -> None:
+    splits = streamed.plan_read().splits
+    assert isinstance(splits, StreamedSplits)
+    assert len([*splits.pieces()]) > 1 and not splits.is_whole
+    assert [*iter(splits)] == [*many] and not splits.is_whole
+    assert pickle.loads(pickle.dumps(splits))[0] == many[0]
+    assert splits.is_whole and len(splits) == len(many) and splits[1:3] == many[1:3] and [*splits] == [*many]
+
+
+def test_rows_of_splits_that_come_piece_by_piece(streamed: lakebed.Table, folder: Path) -> None:
+    rows = lakebed.open(folder).to_arrow().sort_by("id")
+    assert streamed.to_arrow().sort_by("id") == rows and streamed.count() == len(rows)
+    assert streamed.to_arrow(where="id >= 40000 and p = 'a'").num_rows == 49
+
+
+def test_the_first_rows_need_the_first_manifests(
+    streamed: lakebed.Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = lakebed.create(tmp_path / "t", "iceberg", ROWS.schema)
+    for _ in range(8):
+        table.write(ROWS.slice(0, 1))
+    opened: list[str] = []
+    fetched = manifests.fetched
+    monkeypatch.setattr(
+        manifests, "fetched", lambda files, some: (opened.extend(m.path for m in some), fetched(files, some))[1]
+    )
+    assert lakebed.open(tmp_path / "t").head(1).num_rows == 1
+    assert 1 <= len(opened) <= 3
+    assert lakebed.open(tmp_path / "t").count() == 8 and len(opened) <= 11
+
+
+def test_manifests_that_expire_before_they_are_read_are_told(streamed: lakebed.Table, tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "t", "iceberg", ROWS.schema)
+    for _ in range(3):
+        table.write(ROWS.slice(0, 1))
+    reader = table.read()
+    splits = table.plan_read().splits
+    for path in (tmp_path / "t" / "metadata").glob("*-m*.avro"):
+        path.unlink()
+    for act in (reader.read_all, lambda: len(splits), lambda: [*splits]):
+        with pytest.raises(RetryableError, match=r"metadata of the snapshot is gone.*Read again"):
+            act()
 
 
 def test_an_empty_table_has_none(tmp_path: Path) -> None:

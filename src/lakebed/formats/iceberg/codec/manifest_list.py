@@ -55,6 +55,11 @@ class ManifestFile:
         """Whether the manifest may have live entries."""
         return self.added_files_count != 0 or self.existing_files_count != 0
 
+    @property
+    def live_files(self) -> int:
+        """How many live entries the list counts for it, 0 where it counts none."""
+        return (self.added_files_count or 0) + (self.existing_files_count or 0)
+
 
 def decode_manifest_list(data: bytes, file: str = "") -> list[ManifestFile]:
     """The manifests of a snapshot, in order. CorruptError when the bytes are not a manifest list."""

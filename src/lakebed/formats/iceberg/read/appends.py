@@ -37,8 +37,9 @@ def plan_appends(
     two is expired.
     """
     appends = [s for s in _snapshots_between(metadata, start, end) if s.operation in (None, "append")]
-    entries = _added_files(files, metadata, appends, Pruning(request.predicate, request.context.schema))
-    return plan_entries(files, Scan.without_deletes(entries, metadata), request)
+    pruning = Pruning(request.predicate, request.context.schema)
+    scan = Scan.without_deletes(lambda _: _added_files(files, metadata, appends, pruning), metadata)
+    return plan_entries(files, scan, request)
 
 
 def _snapshots_between(metadata: TableMetadata, start: int, end: Snapshot | None) -> list[Snapshot]:

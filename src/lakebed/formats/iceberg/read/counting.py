@@ -12,6 +12,7 @@ import numpy as np
 from lakebed.formats.iceberg.data_files import FileTask
 from lakebed.formats.iceberg.read.split import IcebergSplit
 from lakebed.formats.iceberg.read.splits import FileSplits
+from lakebed.verbs.many_splits import StreamedSplits
 
 
 def counted(splits: Sequence[IcebergSplit]) -> tuple[int, Sequence[IcebergSplit]]:
@@ -19,6 +20,11 @@ def counted(splits: Sequence[IcebergSplit]) -> tuple[int, Sequence[IcebergSplit]
 
     For whole files of a plan: the parts of one file are counted together. For reads without a predicate.
     """
+    if isinstance(splits, StreamedSplits) and not splits.is_whole:
+        parts = [counted(piece) for piece in splits.pieces()]
+        return sum(known for known, _ in parts), [split for _, unknown in parts for split in unknown]
+    if isinstance(splits, StreamedSplits):
+        splits = splits.whole
     if isinstance(splits, FileSplits):
         return _counted_columns(splits)
     files = {split.task.data.path: split.task for split in splits}

@@ -5,7 +5,7 @@ Rule: the specification's "Scan Planning".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -33,7 +33,12 @@ from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.kernel.arrays import Bools, from_numpy, scalar_of, to_numpy
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
+from lakebed.verbs import many_splits
+from lakebed.verbs.many_splits import StreamedSplits
 from lakebed.verbs.read import ReadPlan
+
+_STREAMED_BYTES = 2 << 20
+"""Bytes of manifests whose splits are in memory at once where there are very many. A manifest may have more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def plan_snapshot(
 def plan_entries(files: Files, scan: Scan, request: ReadRequest) -> ReadPlan[IcebergSplit]:
     """Plan a read of these data files."""
     fields = request.context.columns(request.columns)
-    splits = splits_of_entries(scan.entries, scan.index, scan.bounds, request.split_size)
+    splits = scan.splits(request.split_size)
     reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
     home = files.home
     warnings = unread_parts(request.predicate)
@@ -75,37 +80,59 @@ def scan_tasks(
 ) -> Iterator[FileTask]:
     """The data files of a snapshot that pruning leaves, each with its deletes, in manifest order."""
     scan = Scan.of(files, metadata, snapshot, pruning)
-    for entries in scan.entries:
+    for entries in scan.entries(None):
         yield from scan.bounds.tasks(entries, scan.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The live entries of data files, in manifest order and in pieces of one spec, and the deletes for them."""
+    """The live entries of data files, in manifest order and in pieces of one spec, and the deletes for them.
 
-    entries: Iterator[pa.Table]
+    `entries` reads them anew with each call, in pieces of about so many bytes of manifests, None for pieces as large as
+    is quickest. `files` is about how many there are, 0 where that is not known.
+    """
+
+    entries: Callable[[int | None], Iterator[pa.Table]]
     index: DeleteIndex
     bounds: EqualityBounds
+    files: int = 0
 
     @classmethod
     def of(cls, files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning | None) -> Scan:
         """Those of a snapshot that pruning leaves. None is an empty table."""
         if snapshot is None:
-            return cls.without_deletes(iter(()), metadata)
+            return cls.without_deletes(lambda _: iter(()), metadata)
         data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
         files = manifests_ahead(files, chain(*delete_manifests.values(), *data.values()))
         deletes = list(live_deletes(files, metadata, delete_manifests))
         bounds = EqualityBounds.of(deletes, metadata.schema)
-        entries = chain.from_iterable(
-            chosen_entries(files, metadata, of_spec, metadata.specs[spec_id], pruning, bool(bounds.ranges))
-            for spec_id, of_spec in data.items()
-        )
-        return cls(entries, DeleteIndex(deletes, unpartitioned(metadata)), bounds)
+
+        def entries(piece: int | None) -> Iterator[pa.Table]:
+            for spec_id, of_spec in data.items():
+                spec, stats = metadata.specs[spec_id], bool(bounds.ranges)
+                yield from chosen_entries(files, metadata, of_spec, spec, pruning, stats, piece)
+
+        live = sum(manifest.live_files for of_spec in data.values() for manifest in of_spec)
+        return cls(entries, DeleteIndex(deletes, unpartitioned(metadata)), bounds, live)
 
     @classmethod
-    def without_deletes(cls, entries: Iterator[pa.Table], metadata: TableMetadata) -> Scan:
+    def without_deletes(cls, entries: Callable[[int | None], Iterator[pa.Table]], metadata: TableMetadata) -> Scan:
         """Data files to which no deletes apply."""
         return cls(entries, DeleteIndex((), ()), EqualityBounds.of((), metadata.schema))
+
+    def splits(self, split_size: int) -> Sequence[IcebergSplit]:
+        """The splits of the data files. Those of very many files are made while their manifests are read."""
+
+        def of(pieces: Iterator[pa.Table]) -> Sequence[IcebergSplit]:
+            return splits_of_entries(pieces, self.index, self.bounds, split_size)
+
+        def streamed() -> Iterator[Sequence[IcebergSplit]]:
+            return (of(iter((piece,))) for piece in self.entries(_STREAMED_BYTES))
+
+        def whole() -> Sequence[IcebergSplit]:
+            return of(self.entries(None))
+
+        return whole() if self.files <= many_splits.MANY else StreamedSplits(streamed, whole)
 
 
 BySpec = Mapping[int, Sequence[ManifestFile]]
@@ -139,15 +166,15 @@ def _kept(manifests: Sequence[ManifestFile], mask: Bools) -> list[ManifestFile]:
 
 def chosen_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], spec: PartitionSpec,
-    pruning: Pruning | None, stats: bool = False,
+    pruning: Pruning | None, stats: bool = False, piece_bytes: int | None = None,
 ) -> Iterator[pa.Table]:  # fmt: skip
     """The live entries of data manifests of one spec that pruning leaves, in pieces of bounded size.
 
-    With `stats` they also have the columns `STATS_USED`.
+    With `stats` they also have the columns `STATS_USED`. `piece_bytes` are those of `iter_entries`.
     """
     pruned = pruning is not None and pruning.predicate is not None
     columns = (*COLUMNS, *STATS_USED) if pruned or stats else COLUMNS
-    for entries in iter_entries(files, metadata, manifests, columns):
+    for entries in iter_entries(files, metadata, manifests, columns, piece_bytes=piece_bytes):
         if pruning is not None and pruned:
             entries = entries.filter(from_numpy(pruning.entries(entries, spec)))
         yield entries if stats else entries.select([name for name in entries.column_names if name not in STATS_USED])
