@@ -19,6 +19,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from lakebed.kernel.commit import turns
 from tests.golden import DAILY, names
 from tests.objectstore.server import StoreServer
 
@@ -77,6 +78,15 @@ def import_own_share(config: pytest.Config) -> None:
     for file in modules[own::workers]:
         with suppress(Exception):
             importlib.import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_turns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Writers of this process take no turns with those of other processes of tests: what a test counts is its own."""
+    folder = tmp_path_factory.mktemp("turns")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "_folder", lambda: str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")

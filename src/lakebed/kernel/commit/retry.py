@@ -61,17 +61,23 @@ _ROOM = 16
 """For so many attempts of other writers there is room in a wait."""
 
 
-def with_retries(attempt: Callable[[int], Won[T] | Lost], policy: RetryPolicy, table: str) -> T:
+def with_retries(
+    attempt: Callable[[int], Won[T] | Lost],
+    policy: RetryPolicy,
+    table: str,
+    forget: Callable[[], None] = lambda: None,
+) -> T:
     """Call `attempt` with 0, 1, 2 ... until it wins. CommitConflictError when the policy allows no further retry.
 
-    Writers of this machine take turns (`turns.py`). Attempt 0 may build on what its caller has seen of the table, so it
-    is left out where others had their turn since. The first retry comes at once: one loss says no more than that the
-    look at the table was old.
+    Writers of this machine take turns (`turns.py`). Attempt 0 may build on what its caller has seen of the table:
+    `forget` is called before it where others had their turn since. The first retry comes at once: one loss says no more
+    than that the look at the table was old.
     """
     began, reason = clock.steady(), ""
     with turn(table) as mine:
-        first = int(mine.waited)
-        for number in range(first, first + policy.max_retries + 1):
+        if mine.waited:
+            forget()
+        for number in range(policy.max_retries + 1):
             tried = clock.steady()
             outcome = attempt(number)
             if isinstance(outcome, Won):
@@ -79,11 +85,11 @@ def with_retries(attempt: Callable[[int], Won[T] | Lost], policy: RetryPolicy, t
             reason = outcome.reason
             now = clock.steady()
             late = policy.timeout is not None and now - began > policy.timeout
-            if late or number == first + policy.max_retries:
+            if late or number == policy.max_retries:
                 break
-            if number > first:
+            if number:
                 with mine.given_up():
-                    clock.pause(policy.wait(number - first - 1, now - tried))
+                    clock.pause(policy.wait(number - 1, now - tried))
     raise CommitConflictError(
         "other writers won every race for the next commit",
         table=table,

@@ -178,11 +178,11 @@ def test_the_keys_that_a_catalog_hands_out_for_a_new_table(
 
     monkeypatch.setattr("lakebed.formats.iceberg.migrate.run.open_store", noted)
     options, key = options_of(rest), "lakebed.storage.setting.aws_access_key_id"
-    rest.config = {"s3.access-key-id": "of the table", "s3.secret-access-key": "s"}
+    rest.config = {"s3.access-key-id": "KEY-TABLE", "s3.secret-access-key": "s"}
     elsewhere = {"prefix": "s3://elsewhere", "config": {"s3.access-key-id": "other", "s3.secret-access-key": "s"}}
     lakebed.snapshot(folder, "cat:db.a", options=options)
-    rest.credentials = [elsewhere, {"prefix": str(rest.warehouse), "config": {"s3.access-key-id": "of the prefix"}}]
+    rest.credentials = [elsewhere, {"prefix": str(rest.warehouse), "config": {"s3.access-key-id": "KEY-PREFIX"}}]
     lakebed.snapshot(folder, "cat:db.b", options=options)
     lakebed.snapshot(folder, "cat:db.c", options={**options, key: "own"})
     assert [location.rpartition("/")[2] for location, _ in used] == ["a", "b", "c"]
-    assert [given[key] for _, given in used] == ["of the table", "of the prefix", "own"]
+    assert [given[key] for _, given in used] == ["KEY-TABLE", "KEY-PREFIX", "own"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hive_metastore.ttypes import LockState
 import lakebed
 from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.commit import retry
+from lakebed.kernel.commit.turns import Turn
 from lakebed.model.commit import Outcome
 from tests.tables.iceberg import commits
 from tests.tables.iceberg.hive_metastore import Metastore
@@ -97,9 +100,11 @@ def test_a_commit_stands_though_its_metadata_cannot_be_read(rest: RestCatalog) -
     assert ids(table) == [1, 2] and table.table_metadata.refs["now"].snapshot_id
 
 
+@pytest.mark.parametrize("waited", [False, True], ids=["at once", "behind others"])
 @pytest.mark.parametrize("state", [LockState.NOT_ACQUIRED, LockState.ABORT])
-def test_a_lock_that_is_not_granted(hive: Metastore, state: int) -> None:
+def test_a_lock_that_is_not_granted(hive: Metastore, state: int, waited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     table = started(hive)
+    monkeypatch.setattr(retry, "turn", lambda place: nullcontext(Turn(place, waited)))
     file = data_file(table, [2])
     before = files(table)
     hive.lock_states = [state] * 3

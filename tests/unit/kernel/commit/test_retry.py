@@ -59,10 +59,10 @@ def test_what_was_seen_before_a_wait_is_not_built_on(monkeypatch: pytest.MonkeyP
             pass
 
     monkeypatch.setattr(retry, "turn", lambda table: Waited())
-    seen: list[int] = []
+    seen: list[int | str] = []
     with pytest.raises(CommitConflictError):
-        with_retries(lambda number: seen.append(number) or Lost(""), POLICY, "t")
-    assert seen == [1, 2, 3, 4, 5]
+        with_retries(lambda number: seen.append(number) or Lost(""), POLICY, "t", lambda: seen.append("forgotten"))
+    assert seen == ["forgotten", 0, 1, 2, 3, 4]
 
 
 def contend(writers: int, seed: int) -> tuple[list[int], float]:

@@ -16,9 +16,13 @@ from lakebed.kernel import clock
 from lakebed.kernel.commit import turns
 from lakebed.kernel.commit.turns import turn
 
+FOLDER = turns._folder
+"""As it is without the tests' own (tests/conftest.py)."""
+
 
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_folder", FOLDER)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 

@@ -53,7 +53,7 @@ def commit_snapshot(
     """Commit one new snapshot. The first attempt is made on `base`, where the caller has just loaded it. Raises
     CommitConflictError, CommitUnknownError."""
     commit = _Commit(operations, produce, options, base or operations.load())
-    snapshot_id = with_retries(commit.attempt, commit.policy, operations.name)
+    snapshot_id = with_retries(commit.attempt, commit.policy, operations.name, commit.forget)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
 
@@ -69,12 +69,18 @@ def change_metadata(
     `properties` take precedence over the table's. Without updates nothing is committed. Raises CommitConflictError,
     CommitUnknownError.
     """
-    first = base or operations.load()
-    operations.refuse_changes(first)
-    policy = retry_policy(opt.properties(first.metadata.properties, properties))
+    known: Loaded | None = base or operations.load()
+    assert known is not None
+    operations.refuse_changes(known)
+    policy = retry_policy(opt.properties(known.metadata.properties, properties))
 
-    def attempt(number: int) -> Won[Loaded] | Lost:
-        base = operations.load() if number else first
+    def forget() -> None:
+        nonlocal known
+        known = None
+
+    def attempt(_: int) -> Won[Loaded] | Lost:
+        base = known or operations.load()
+        forget()
         requirements, updates = decide(base.metadata)
         if not updates:
             return Won(base)
@@ -85,7 +91,7 @@ def change_metadata(
         except OutcomeUnknownError as error:
             raise _unknown(operations, error) from error
 
-    return with_retries(attempt, policy, operations.name)
+    return with_retries(attempt, policy, operations.name, forget)
 
 
 def retry_policy(options: Options) -> RetryPolicy:
@@ -106,12 +112,16 @@ class _Commit:
         self._id = _new_snapshot_id(base.metadata)
         self.policy = retry_policy(self._properties(base.metadata))
 
+    def forget(self) -> None:
+        """Let the next attempt look at the table anew."""
+        self._base = None
+
     def attempt(self, number: int) -> Won[int] | Lost:
         """Make attempt `number`, from 0. When the commit fails for good, its files are removed."""
         base: Loaded | None = None
         try:
-            base = (self._base if number == 0 else None) or self._operations.load()
-            self._base = None
+            base = self._base or self._operations.load()
+            self.forget()
             outcome = self._try(base, number)
         except CommitUnknownError:
             raise
@@ -170,7 +180,8 @@ class _Commit:
             )
 
     def _remove_all(self) -> None:
-        remove_unused(self._operations.files, self._written, (), None)
+        written, self._written = self._written, WrittenManifests()  # a later attempt must not name what is removed
+        remove_unused(self._operations.files, written, (), None)
 
     def _moved(self, base: Loaded | None) -> bool:
         """Whether the table has newer metadata than an attempt was based on."""

@@ -46,7 +46,7 @@ def commit_snapshot(
     not say how it ended.
     """
     loop = _CommitLoop(history, schema, options, new, latest, another_follows)
-    return with_retries(loop.attempt, retry_policy(options), history.store.location)
+    return with_retries(loop.attempt, retry_policy(options), history.store.location, loop.forget)
 
 
 def retry_policy(options: Options) -> RetryPolicy:
@@ -77,10 +77,15 @@ class _CommitLoop:
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
+        self._looks = False
+
+    def forget(self) -> None:
+        """Let the first attempt look at the table too."""
+        self._looks = True
 
     def attempt(self, number: int) -> Won[Snapshot] | Lost:
         """Attempt `number`, counted from 0."""
-        latest = self._history.latest() if number else self._first_latest
+        latest = self._history.latest() if number or self._looks else self._first_latest
         if number:
             landed = self._landed(latest)
             if landed is not None:

@@ -16,21 +16,20 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 def oldest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
     """The files of a bucket, the oldest first: the highest level, then by sequence numbers.
 
-    Two writers at once may draw the same numbers. So what else a file has decides, and reads and compactions agree
-    which of two rows with one number is the newer one. Rule: Paimon's Levels, which sorts level 0 so.
+    Two writers at once, or two tasks of one write, may draw the same numbers. Then the file that was created later is
+    the newer one, for reads and compactions alike. It is also the one that stays at level 0 when a compaction takes
+    only one of the two, since `level_0_runs` has the other one first.
     """
-    oldest = newest_first(files)
-    oldest.reverse()
-    return sorted(oldest, key=lambda file: -file.level)
+    return sorted(files, key=lambda file: (-file.level, file.max_sequence_number, *_made(file)))
 
 
-def newest_first(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
-    """Files of level 0, the newest first."""
-    return sorted(files, key=_age)
+def level_0_runs(files: Iterable[DataFileMeta]) -> list[DataFileMeta]:
+    """Files of level 0 in the order in which compactions take them. Rule: Paimon's Levels."""
+    return sorted(files, key=lambda file: (-file.max_sequence_number, *_made(file)))
 
 
-def _age(file: DataFileMeta) -> tuple[int, int, int, str]:
-    return -file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name
+def _made(file: DataFileMeta) -> tuple[int, int, str]:
+    return file.min_sequence_number, file.creation_time or 0, file.file_name
 
 
 def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[pa.Table]:

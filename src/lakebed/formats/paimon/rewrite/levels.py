@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lakebed.formats.paimon import compaction_options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
-from lakebed.formats.paimon.merge.sorted_runs import newest_first
+from lakebed.formats.paimon.merge.sorted_runs import level_0_runs
 from lakebed.kernel.options import Options
 
 
@@ -33,7 +33,7 @@ def sorted_runs(files: Iterable[DataFileMeta]) -> list[SortedRun]:
     for file in files:
         levels.setdefault(file.level, []).append(file)
     return [
-        *(SortedRun(0, (file,)) for file in newest_first(levels.pop(0, ()))),
+        *(SortedRun(0, (file,)) for file in level_0_runs(levels.pop(0, ()))),
         *(SortedRun(level, tuple(levels[level])) for level in sorted(levels)),
     ]
 
