@@ -25,8 +25,16 @@ REFS, ICEBERG = f"{CRASH}iceberg_refs.py::", f"{CRASH}iceberg_commit.py::"
 EACH = "test_every_failure_leaves_the_old_or_the_new"
 RIVAL, GONE = f"{REFS}test_a_commit_of_another_writer_comes_first", f"{REFS}test_what_it_needs_is_deleted_and_expires"
 REWRITTEN = f"{CRASH}iceberg_rewrite.py::"
+VERBS = f"{CRASH}iceberg_verbs.py::"
+DEATHS, BETWEEN = f"{VERBS}test_two_deaths_and_a_third_run[", f"{VERBS}test_who_comes_between_plan_and_commit["
 HUDI = f"{CRASH}hudi_second_writer.py::test_both_are_there_or_one_is_refused"
 SERVED = f"{CRASH}hudi_services.py::"
+
+
+def between(verb: str) -> Sequence[str]:
+    """The tests of an Iceberg verb where a writer steps in, and one that expires what the verb has planned on."""
+    return f"{BETWEEN}{verb}-another writer]", f"{BETWEEN}{verb}-an expiry]"
+
 
 Cells = tuple[Sequence[str], ...]
 TABLE: Mapping[str, Mapping[str, Cells]] = {
@@ -71,17 +79,24 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
         "create": ((f"{COMMIT}test_a_table_is_created",), (), (), ()),
     },
     "Iceberg": {
-        "append": ((f"{ICEBERG}{EACH}[append]",), (), (f"{ICEBERG}test_a_rival_at_the_same_version",), ()),
+        "append": (
+            (f"{ICEBERG}{EACH}[append]",), (f"{DEATHS}append]",),
+            (f"{ICEBERG}test_a_rival_at_the_same_version", *between("append")), between("append")),
         "changes by key": (
-            (f"{CRASH}iceberg_sink.py::test_changes_by_key",), (), (f"{CRASH}iceberg_sink.py::test_a_rival",), ()),
-        "overwrite": ((f"{ICEBERG}{EACH}[overwrite]",), (), (), ()),
+            (f"{CRASH}iceberg_sink.py::test_changes_by_key",), (f"{DEATHS}changes by key]",),
+            (f"{CRASH}iceberg_sink.py::test_a_rival", *between("changes by key")), between("changes by key")),
+        "overwrite": (
+            (f"{ICEBERG}{EACH}[overwrite]",), (f"{DEATHS}overwrite]",), between("overwrite"), between("overwrite")),
         "rewrite": (
-            (f"{REWRITTEN}{EACH}", f"{ICEBERG}{EACH}[rewrite]"), (),
-            (f"{ICEBERG}test_a_rival_that_rewrites",), ()),
+            (f"{REWRITTEN}{EACH}", f"{ICEBERG}{EACH}[rewrite]"), (f"{DEATHS}rewrite]",),
+            (f"{ICEBERG}test_a_rival_that_rewrites", *between("rewrite")), between("rewrite")),
         "rewrite of deletes": (
-            (f"{REWRITTEN}test_position_deletes", f"{REWRITTEN}test_equality_deletes"), (), (), ()),
-        "rewrite of manifests": ((), (), (), ()),
-        "expire": ((f"{ICEBERG}{EACH}[expire]",), (), (), ()),
+            (f"{REWRITTEN}test_position_deletes", f"{REWRITTEN}test_equality_deletes"),
+            (f"{DEATHS}rewrite of deletes]",), between("rewrite of deletes"), between("rewrite of deletes")),
+        "rewrite of manifests": (
+            (f"{VERBS}test_manifests_are",), (f"{DEATHS}rewrite of manifests]",), between("rewrite of manifests"),
+            between("rewrite of manifests")),
+        "expire": ((f"{ICEBERG}{EACH}[expire]",), (f"{DEATHS}expire]",), between("expire"), between("expire")),
         "orphan files": ((f"{ICEBERG}test_a_killed_removal_of_orphans",), (), (), ()),
         "tag": ((f"{REFS}{EACH}[tag]",), (), (f"{RIVAL}[tag-",), (f"{GONE}_first[tag]",)),
         "branch": (
@@ -95,7 +110,7 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
         "publish": (
             (f"{REFS}{EACH}[pick]", f"{REFS}{EACH}[staged]"), (), (f"{RIVAL}[pick-", f"{RIVAL}[staged-"),
             (f"{GONE}_first[pick]",)),
-        "alter": ((f"{CRASH}iceberg_alter.py::",), (), (), ()),
+        "alter": ((f"{CRASH}iceberg_alter.py::",), (f"{DEATHS}alter]",), between("alter"), between("alter")),
         "repair": ((f"{CRASH}iceberg_repair.py::",), (), (), ()),
         "create": ((f"{ICEBERG}test_creation",), (), (), ()),
     },
