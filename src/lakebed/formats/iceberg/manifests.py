@@ -130,17 +130,18 @@ def iter_entries(
     """
     if any(manifest.spec_id != manifests[0].spec_id for manifest in manifests):
         raise ValueError("manifests of several specs do not make one table of entries")
-    runs = [*runs_of(manifests, piece_bytes or _PIECE_BYTES)]
+    runs = [*runs_of(manifests, piece_bytes)]
     threads = None if piece_bytes is None else 1
     yield from map_runs(files, metadata, runs, lambda _, entries: entries, columns, live_only, threads)
 
 
-def runs_of(manifests: Iterable[ManifestFile], piece_bytes: int = _PIECE_BYTES) -> Iterator[tuple[ManifestFile, ...]]:
-    """Runs of neighbours of one spec that are decoded at once, each of about so many bytes."""
+def runs_of(manifests: Iterable[ManifestFile], piece_bytes: int | None = None) -> Iterator[tuple[ManifestFile, ...]]:
+    """Runs of neighbours of one spec that are decoded at once, each of about so many bytes; None: as is quickest."""
+    enough = piece_bytes or _PIECE_BYTES
     run: list[ManifestFile] = []
     size = 0
     for manifest in manifests:
-        if run and (size >= piece_bytes or manifest.spec_id != run[0].spec_id):
+        if run and (size >= enough or manifest.spec_id != run[0].spec_id):
             yield tuple(run)
             run, size = [], 0
         run.append(manifest)

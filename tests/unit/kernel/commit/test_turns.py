@@ -23,6 +23,7 @@ FOLDER = turns._folder
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_folder", FOLDER)
+    turns._hanging.clear()  # what an earlier test has found to hang
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
