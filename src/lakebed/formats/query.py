@@ -27,7 +27,8 @@ _DIALECT = "postgres"
 """The dialect that DataFusion's parser is closest to: double quotes name things, single quotes hold texts."""
 _EXAMPLE = "Example: select dt, count(*) from 'out/orders' group by dt"
 _METADATA = re.compile(r"(.+)#([A-Za-z_]+)", re.DOTALL)
-_COMPARISONS = (sql.EQ, sql.LT, sql.LTE, sql.GT, sql.GTE)
+_SIGNS = {sql.EQ: "=", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">="}
+"""The comparisons that a read can use too."""
 
 
 def query(text: str, options: Mapping[str, object] = {}) -> pa.Table:
@@ -40,13 +41,14 @@ def query(text: str, options: Mapping[str, object] = {}) -> pa.Table:
     """
     tree = _parsed(text)
     named = list(_tables(tree))
-    shortcut = _first_rows(tree, named, options)
+    plain = _is_of_one_table(tree, named)
+    shortcut = _first_rows(tree, named[0], options) if plain else None
     if shortcut is not None:
         return shortcut
     session = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
     opened: dict[str, str] = {}
     spellings: dict[str, set[str]] = {}
-    condition = tree.args.get("where") if isinstance(tree, sql.Select) and len(named) == 1 else None
+    condition = tree.args.get("where") if plain else None
     names, star = {node.name.lower() for node in tree.find_all(sql.Identifier)}, _has_star(tree)
     for node in named:
         place = node.name
@@ -128,18 +130,31 @@ def _tables(tree: sql.Expr) -> Iterator[sql.Table]:
         if not node.this.args.get("quoted") or node.db:
             name = node.sql(_DIALECT)
             raise UsageError(f"there is no table {name}", todo="Write its path in quotes: FROM 'out/orders'")
+        if node.alias_column_names:
+            raise UsageError(
+                f"{node.sql(_DIALECT)} gives columns other names, which lakebed sql does not take there",
+                todo="Rename them with AS where they are selected",
+            )
         yield node
 
 
-def _has_star(tree: sql.Expr) -> bool:
-    """Whether a query asks for every column: COUNT(*) does not."""
-    return any(not isinstance(star.parent, sql.Count) for star in tree.find_all(sql.Star))
-
-
-def _first_rows(tree: sql.Expr, named: Sequence[sql.Table], options: Mapping[str, object]) -> pa.Table | None:
-    """The rows of a query that asks for any rows of one table, so many at most; None for other queries."""
+def _is_of_one_table(tree: sql.Expr, named: Sequence[sql.Table]) -> bool:
+    """Whether a query selects from one table itself: its WHERE and its LIMIT are about that table's own rows."""
     if not isinstance(tree, sql.Select) or len(named) != 1:
-        return None
+        return False
+    source = tree.args.get("from_") or tree.args.get("from")
+    more = any(tree.args.get(part) for part in ("joins", "laterals", "with_", "with"))
+    return source is not None and source.this is named[0] and not more
+
+
+def _has_star(tree: sql.Expr) -> bool:
+    """Whether a query asks for every column: COUNT(*) does not, and a natural join does without naming any."""
+    natural = any((join.args.get("method") or "").upper() == "NATURAL" for join in tree.find_all(sql.Join))
+    return natural or any(not isinstance(star.parent, sql.Count) for star in tree.find_all(sql.Star))
+
+
+def _first_rows(tree: sql.Expr, table: sql.Table, options: Mapping[str, object]) -> pa.Table | None:
+    """The rows of a query of one table that asks for any of them, so many at most; None for other queries."""
     used = {key for key, value in tree.args.items() if value}
     limit = tree.args.get("limit")
     if not used <= {"expressions", "from_", "from", "limit", "kind"} or limit is None:
@@ -149,7 +164,7 @@ def _first_rows(tree: sql.Expr, named: Sequence[sql.Table], options: Mapping[str
         return None
     if not all(isinstance(chosen, sql.Star) for chosen in tree.expressions):
         return None
-    source = _Source.of(named[0].name, options)
+    source = _Source.of(table.name, options)
     columns = source.needed((), star=True)
     if source.metadata or len(tree.expressions) != 1 or tree.expressions[0].args.get("except_"):
         return None
@@ -165,16 +180,13 @@ def _pushed(condition: Any, schema: pa.Schema) -> str | None:
     whole = condition.this
     for part in whole.flatten() if isinstance(whole, sql.And) else [whole]:
         bare = part.this if isinstance(part, sql.Paren) else part
-        if isinstance(bare, _COMPARISONS) and isinstance(bare.this, sql.Column):
+        if isinstance(bare, tuple(_SIGNS)) and isinstance(bare.this, sql.Column):
             literal, name = bare.expression, _spelled(bare.this.name, schema)
             if isinstance(literal, sql.Literal) and name and _is_of(literal, schema.field(name).type):
                 text = sql.to_identifier(name, quoted=True).sql("spark")
                 parts.append(f"{text} {_SIGNS[type(bare)]} {literal.sql('spark')}")
     kept = [part for part in parts if _understood(part, schema)]
     return " and ".join(kept) or None
-
-
-_SIGNS = {sql.EQ: "=", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">="}
 
 
 def _is_of(literal: sql.Literal, kind: pa.DataType) -> bool:
