@@ -91,6 +91,13 @@ def test_a_query_reads_what_it_names(
     assert read is None or reads == read
 
 
+def test_the_field_of_a_struct_is_no_column(here: Path) -> None:
+    rows = pa.table({"id": [1, 2], "place": [{"id": 9}, {"id": 1}]})
+    lakebed.create("places", "paimon", rows.schema).write(rows)
+    assert lakebed.sql("select id from 'places' where place.id > 5").to_pylist() == [{"id": 1}]
+    assert lakebed.sql("select p.id from 'places' p where p.id > 1").to_pylist() == [{"id": 2}]
+
+
 def test_any_rows_come_from_the_first_files(reads: list[tuple[Any, ...]]) -> None:
     assert lakebed.sql("select * from 'orders' limit 2").num_rows == 2
     assert reads == [("head", 2)]

@@ -27,7 +27,7 @@ _DIALECT = "postgres"
 """The dialect that DataFusion's parser is closest to: double quotes name things, single quotes hold texts."""
 _EXAMPLE = "Example: select dt, count(*) from 'out/orders' group by dt"
 _METADATA = re.compile(r"(.+)#([A-Za-z_]+)", re.DOTALL)
-_SIGNS = {sql.EQ: "=", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">="}
+_SIGNS: Mapping[type[sql.Expr], str] = {sql.EQ: "=", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">="}
 """The comparisons that a read can use too."""
 
 
@@ -56,7 +56,9 @@ def query(text: str, options: Mapping[str, object] = {}) -> pa.Table:
             source = _Source.of(place, options)
             opened[place] = f"t{len(opened) + 1}"
             columns = source.needed(names, star)
-            rows = source.read(columns, _pushed(condition, source.schema) if condition is not None else None)
+            called = (node.alias or _alias(place)).lower()
+            where = _pushed(condition, source.schema, called) if condition is not None else None
+            rows = source.read(columns, where)
             session.from_arrow(rows, name=opened[place])
             for name in source.schema.names:
                 spellings.setdefault(name.lower(), set()).add(name)
@@ -171,8 +173,9 @@ def _first_rows(tree: sql.Expr, table: sql.Table, options: Mapping[str, object])
     return source.table.head(int(count.name), columns)
 
 
-def _pushed(condition: Any, schema: pa.Schema) -> str | None:
-    """The parts of a WHERE that compare a column with a literal of its kind, as `where` for the read.
+def _pushed(condition: Any, schema: pa.Schema, called: str) -> str | None:
+    """The parts of a WHERE that compare a column of the table `called` so with a literal of its kind, as `where` for
+    the read.
 
     DataFusion filters by the whole of it once more.
     """
@@ -180,11 +183,14 @@ def _pushed(condition: Any, schema: pa.Schema) -> str | None:
     whole = condition.this
     for part in whole.flatten() if isinstance(whole, sql.And) else [whole]:
         bare = part.this if isinstance(part, sql.Paren) else part
-        if isinstance(bare, tuple(_SIGNS)) and isinstance(bare.this, sql.Column):
-            literal, name = bare.expression, _spelled(bare.this.name, schema)
-            if isinstance(literal, sql.Literal) and name and _is_of(literal, schema.field(name).type):
-                text = sql.to_identifier(name, quoted=True).sql("spark")
-                parts.append(f"{text} {_SIGNS[type(bare)]} {literal.sql('spark')}")
+        sign = _SIGNS.get(type(bare))
+        if sign is None or not isinstance(bare.this, sql.Column) or not isinstance(bare.expression, sql.Literal):
+            continue
+        if bare.this.db or bare.this.table.lower() not in ("", called):  # the field of a struct
+            continue
+        name = _spelled(bare.this.name, schema)
+        if name and _is_of(bare.expression, schema.field(name).type):
+            parts.append(f"{sql.to_identifier(name, quoted=True).sql('spark')} {sign} {bare.expression.sql('spark')}")
     kept = [part for part in parts if _understood(part, schema)]
     return " and ".join(kept) or None
 
