@@ -7,19 +7,77 @@ archived timeline read, from its newest commit back to one of this user, and not
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
+from lakebed.errors import LakebedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.layout import WRITES
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import is_number
+from lakebed.model.commit import BATCH_IDENTIFIER
 
 COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
 """Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
 ARCHIVED_COMMITS = 1000
 """How many archived commits are looked at, newest first."""
 _TOGETHER = 100
+_CHECKPOINT = "_hudi_streaming_sink_checkpoint"
+"""Extra metadata of the commits of Hudi's own streaming sink: the newest batch of a stream, by the stream's name, as
+JSON. Rule: `HoodieStreamingSink`, `CommitUtils.getCheckpointValueAsString`."""
+
+
+class ReplayedError(LakebedError):
+    """Another process of the same commit user has committed this identifier meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The commits of one user, each identifier once. A batch write has no identifier to repeat.
+
+    `named` says whether the user has a name that others may have used before. `checkpoint` is the name that a stream
+    has for Hudi's own sink too, "" for none.
+    """
+
+    context: WriteContext
+    archived: ArchivedTimeline
+    user: str
+    named: bool
+    checkpoint: str
+
+    def extra(self, identifier: int) -> dict[str, str]:
+        """What the metadata of a commit says of it."""
+        extra = {COMMIT_USER: self.user, IDENTIFIER: str(identifier)}
+        if self._counts(identifier):
+            extra[_CHECKPOINT] = json.dumps({self.checkpoint: str(identifier)}, separators=(",", ":"))
+        return extra
+
+    @looks_again
+    def was_committed(self, identifier: int, recent: bool = False) -> bool:
+        """Whether the history has a commit of this user and identifier. With `recent`, only the active timeline is
+        asked."""
+        if identifier == BATCH_IDENTIFIER:
+            return False
+        archived = self.archived if self.named and not recent else None
+        if was_committed(self.context, archived, self.user, identifier):
+            return True
+        if not self._counts(identifier):
+            return False
+        commits = self.context.files.commits(self.context.timeline().commits)
+        batches = (json.loads(commit.extra.get(_CHECKPOINT) or "{}") for commit in commits.values())
+        return any(int(each.get(self.checkpoint, -1)) >= identifier for each in batches)
+
+    def refuse_replay(self, identifier: int) -> None:
+        """Look once more, while no other commit can complete. Raises ReplayedError."""
+        if self.was_committed(identifier, recent=True):
+            raise ReplayedError("another process of this commit user has committed this identifier")
+
+    def _counts(self, identifier: int) -> bool:
+        """Whether this is a batch of a stream that has a name for Hudi's own sink too."""
+        return bool(self.checkpoint) and identifier != BATCH_IDENTIFIER
 
 
 def was_committed(context: WriteContext, archived: ArchivedTimeline | None, user: str, identifier: int) -> bool:

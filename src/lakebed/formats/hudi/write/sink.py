@@ -7,7 +7,6 @@ writes do not disturb each other, and nothing of them is on the timeline until t
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import uuid
@@ -21,7 +20,7 @@ from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.gone import changed_meanwhile, conflict_when_gone
 from lakebed.formats.hudi.commit.message import HudiMessage
-from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
+from lakebed.formats.hudi.commit.once import Once, ReplayedError
 from lakebed.formats.hudi.commit.options import check_non_blocking
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
@@ -51,18 +50,14 @@ from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.staged_rows import own_columns
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
-from lakebed.kernel.again import is_gone, looks_again
+from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards, noted
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files.local import LocalStore
-from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult, Outcome
+from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.verbs.write import Prepared
-
-_CHECKPOINT = "_hudi_streaming_sink_checkpoint"
-"""Extra metadata of the commits of Hudi's own streaming sink: the newest batch of a stream, by the stream's name, as
-JSON. Rule: `HoodieStreamingSink`, `CommitUtils.getCheckpointValueAsString`."""
 
 
 class HudiSink:
@@ -141,29 +136,39 @@ class HudiSink:
         return Prepared(tuple(_ours(messages)))
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
-        """Write the rows of messages as one instant, exactly once for this commit user and identifier.
+        """Write the rows of messages as one instant, exactly once for this commit user and identifier, also where two
+        processes of the user try it at once.
 
         Raises CommitConflictError where another writer changed the same file groups meanwhile.
         """
         ours = _ours(messages)
-        if not self._has_work(ours) or self._was_committed(identifier):
-            self._drop(ours)
-            return CommitResult("", Outcome.SKIPPED)
         left = self.settings.retries
-        while True:
+        replayed = not self._has_work(ours) or self._once.was_committed(identifier)
+        while not replayed:
             try:
                 committed, files = self._attempt(identifier, ours)
                 break
+            except ReplayedError:
+                replayed = True
             except CommitConflictError:
-                if not left:
+                replayed = self._once.was_committed(identifier)
+                if not left and not replayed:
                     raise
                 left -= 1
+        if replayed:
+            self._drop(ours)
+            return CommitResult("", Outcome.SKIPPED)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
         notes += self._call(committed.instant, identifier, files)
         notes += noted("the metadata table lacks parts", lambda: build_indexes(self.context, self._state))
         notes = (*committed.notes, *notes, *noted("upkeep that is due was not done", self._after))
         rows = sum(message.rows for message in ours)
         return CommitResult(committed.instant, Outcome.COMMITTED, notes, rows, len(files))
+
+    @property
+    def _once(self) -> Once:
+        archived = ArchivedTimeline(self.context.store, self.context.config, self.context.scratch, self._archive)
+        return Once(self.context, archived, self.commit_user, self._named, self.settings.checkpoint)
 
     def _call(self, instant: str, identifier: int, files: tuple[str, ...]) -> tuple[str, ...]:
         """Call the callbacks, at most once. One that fails is a note of the result."""
@@ -191,13 +196,11 @@ class HudiSink:
             ids = ColumnIds.of(context, run.files.state, transaction.instant, self.schema)
             outcome = run.run(staged)
             rings = new_rings(run.files.state, run.tag, outcome.replaced, transaction.instant)
-            extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
-            if self._counts(identifier):
-                extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
-            extra |= ids.extra if ids is not None else {}
+            extra = {**self._once.extra(identifier), **(ids.extra if ids is not None else {})}
             replaced = with_buckets(run.files.state, outcome.replaced, rings)
 
             def last_steps() -> None:
+                self._once.refuse_replay(identifier)
                 save_rings(context.store, rings)
                 if ids is not None:
                     ids.keep()
@@ -277,25 +280,6 @@ class HudiSink:
         if self.settings.operation is Operation.DELETE_PARTITION:
             return bool(messages or self.settings.partitions)
         return any(message.staged for message in messages)
-
-    @looks_again
-    def _was_committed(self, identifier: int) -> bool:
-        """Whether the history has a commit of this user and identifier. A batch write has no identifier to repeat."""
-        if identifier == BATCH_IDENTIFIER:
-            return False
-        context = self.context
-        archived = ArchivedTimeline(context.store, context.config, context.scratch, self._archive)
-        if was_committed(context, archived if self._named else None, self.commit_user, identifier):
-            return True
-        if not self._counts(identifier):
-            return False
-        commits = context.files.commits(context.timeline().commits)
-        batches = (json.loads(commit.extra.get(_CHECKPOINT) or "{}") for commit in commits.values())
-        return any(int(each.get(self.settings.checkpoint, -1)) >= identifier for each in batches)
-
-    def _counts(self, identifier: int) -> bool:
-        """Whether this is a batch of a stream that has a name for Hudi's own sink too."""
-        return bool(self.settings.checkpoint) and identifier != BATCH_IDENTIFIER
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number."""

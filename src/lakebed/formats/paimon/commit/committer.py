@@ -23,7 +23,7 @@ from lakebed.formats.paimon.commit.kinds import (
     kind_of_append,
 )
 from lakebed.formats.paimon.commit.leftovers import remove_files
-from lakebed.formats.paimon.commit.loop import commit_snapshot
+from lakebed.formats.paimon.commit.loop import ReplayedError, commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
@@ -72,7 +72,10 @@ class Committer:
             self._register_callbacks(latest)
             replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
             if not replayed:
-                result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
+                try:
+                    result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
+                except ReplayedError as error:
+                    replayed, latest = True, error.landed
         if replayed:
             result = self._skip_replay(identifier, messages)
         notes = self._follow_up(identifier, result.outcome is Outcome.COMMITTED, latest)
@@ -88,11 +91,17 @@ class Committer:
             waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
             self._check_files([message for identifier in waiting for message in commits[identifier]])
             self._register_callbacks(latest)
+            count = 0
             for identifier in waiting:
-                _, latest = self._publish(identifier, commits[identifier], latest, None, True)
-        for note in self._follow_up(max(commits, default=0), bool(waiting), latest):
+                try:
+                    _, latest = self._publish(identifier, commits[identifier], latest, None, True)
+                    count += 1
+                except ReplayedError as error:
+                    latest = error.landed
+                    self._skip_replay(identifier, commits[identifier])
+        for note in self._follow_up(max(commits, default=0), bool(count), latest):
             _LOG.warning("%s: %s", self._store.location, note)
-        return len(waiting)
+        return count
 
     def abort(self, messages: Sequence[PaimonMessage]) -> None:
         """Remove the files of messages, except those that the table holds, whichever snapshot brought them. When that
@@ -230,7 +239,7 @@ class Committer:
             )
             try:
                 latest = self._commit_snapshot(new, latest)
-            except CommitConflictError:
+            except (CommitConflictError, ReplayedError):
                 if snapshot is not None:  # the appends stand, and their files are not the compaction's
                     remove_files(self._store, [message.compaction for message in compacts])
                 raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from lakebed.errors import CommitUnknownError, DataCleanedError, NotWrittenError, StorageError
+from lakebed.errors import CommitUnknownError, DataCleanedError, LakebedError, NotWrittenError, StorageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -23,9 +23,18 @@ from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
+from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.redaction import redacting_logger
 
 _LOG = redacting_logger("lakebed.paimon")
+
+
+class ReplayedError(LakebedError):
+    """Another process of the same commit user has committed this identifier meanwhile, as `landed`."""
+
+    def __init__(self, landed: Snapshot) -> None:
+        super().__init__("another process of this commit user has committed this identifier", instant=str(landed.id))
+        self.landed = landed
 
 
 def commit_snapshot(
@@ -42,8 +51,8 @@ def commit_snapshot(
     builds on it without another look: when a newer one has come meanwhile, its name is taken and the race is lost.
     With `another_follows` the hints are left to the snapshot that the caller makes next.
 
-    Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store does
-    not say how it ended.
+    Raises CommitConflictError when another writer's commit stands in the way, ReplayedError when it is that of another
+    process of the same user under the same identifier, CommitUnknownError when the store does not say how it ended.
     """
     loop = _CommitLoop(history, schema, options, new, latest, another_follows)
     return with_retries(loop.attempt, retry_policy(options), history.store.location, loop.forget)
@@ -78,6 +87,8 @@ class _CommitLoop:
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
         self._looks = False
+        self._tried: set[str] = set()
+        """The delta manifest lists of all attempts, by which their snapshots are known again."""
 
     def forget(self) -> None:
         """Let the first attempt look at the table too."""
@@ -99,11 +110,14 @@ class _CommitLoop:
 
     def _landed(self, latest: Snapshot | None) -> Snapshot | None:
         """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
-        to."""
+        to. ReplayedError when another process of the same user has made one under the same identifier."""
         ours = (self._new.user, self._new.identifier, self._new.kind)
         for snapshot in self._history.backwards(self._first_seen, latest):
-            if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == ours:
+            if snapshot.delta_manifest_list in self._tried:
                 return snapshot
+            same = (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == ours
+            if same and self._new.identifier != BATCH_IDENTIFIER:
+                raise ReplayedError(snapshot)
         return None
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
@@ -113,6 +127,7 @@ class _CommitLoop:
         except Exception:
             self._remove(attempt.written)
             raise
+        self._tried.add(snapshot.delta_manifest_list)
         return self._claim(snapshot, attempt)
 
     def _claim(self, snapshot: Snapshot, attempt: Attempt) -> Won[Snapshot] | Lost:

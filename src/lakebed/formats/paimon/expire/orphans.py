@@ -1,7 +1,7 @@
 """Orphan files: files in the table's folder that no snapshot, tag or changelog of any branch names.
 
-They are what dead writers left, and what only a branch held that is gone. Only their age tells them from the files of a
-writer at work, whose commit has not come yet.
+They are what dead writers left, rows that their tasks had staged too, and what only a branch held that is gone. Only
+their age tells them from the files of a writer at work, whose commit has not come yet.
 
 Rules: Paimon's OrphanFilesClean. The folders are listed before the metadata is read, so files that are committed
 meanwhile are known. Names are unique in a table, so a name that anything has keeps a file wherever it lies.
@@ -16,7 +16,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.options import ORPHANS_AGE
 from lakebed.formats.paimon.expire.unused import UnusedFiles
-from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, branch_prefix
+from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, STAGING_FOLDER, branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
@@ -64,8 +64,8 @@ def remove_orphans(
 
 
 def _candidates(history: History, levels: int) -> Iterator[str]:
-    """The files that something should name: those of buckets, below so many levels of partitions, metadata, and what
-    lies beside snapshots and changelogs."""
+    """The files that something should name: those of buckets, below so many levels of partitions, metadata, what lies
+    beside snapshots and changelogs, and staged rows."""
     prefixes = [branch_prefix(branch) for branch in (MAIN_BRANCH, *history.branches())]
     beside = {f"{prefix}{kind}": f"{kind}-" for prefix in prefixes for kind in ("snapshot", "changelog")}
     for info in history.store.walk():
@@ -74,5 +74,5 @@ def _candidates(history: History, levels: int) -> Iterator[str]:
         if folder in beside:
             if name not in _POINTERS and not name.startswith(beside[folder]):
                 yield info.path
-        elif folder in _METADATA or (len(parts) == levels + 1 and parts[-1].startswith("bucket-")):
+        elif folder in (*_METADATA, STAGING_FOLDER) or (len(parts) == levels + 1 and parts[-1].startswith("bucket-")):
             yield info.path

@@ -22,7 +22,7 @@ from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
 from lakebed.formats.paimon.commit.committer import Committer
 from lakebed.formats.paimon.commit.kinds import Changes, NewSnapshot
-from lakebed.formats.paimon.commit.loop import commit_snapshot
+from lakebed.formats.paimon.commit.loop import ReplayedError, commit_snapshot
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.definition import refuse_unserved
@@ -129,7 +129,10 @@ class PartitionExpiry:
         def commit(replaced: ReplacedPartitions) -> None:
             nonlocal newest
             new = NewSnapshot(user, identifier, CommitKind.OVERWRITE, Changes(), replaced)
-            newest = commit_snapshot(self.history, self.schema, self.options, new, newest)
+            try:
+                newest = commit_snapshot(self.history, self.schema, self.options, new, newest)
+            except ReplayedError as error:  # another process of this user expires the same
+                newest = error.landed
 
         self._expire(commit, lambda: newest)
         return newest
