@@ -109,7 +109,7 @@ def test_a_read_asks_once_for_each_small_file(
     store_server: StoreServer, remote: Make, opened: Callable[[str], Any], files: int, keys: bool
 ) -> None:
     url = remote(1, files, keys, {"bucket": "1"} if keys else {})
-    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
+    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=99)
     counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), enough=5)
     assert counted.result.num_rows == 4 * files
     assert counted.requests - plan.requests == files
@@ -122,11 +122,11 @@ def test_a_predicate_asks_no_more_than_the_read(
     store_server: StoreServer, remote: Make, opened: Callable[[str], Any], where: str
 ) -> None:
     url = remote(2, 4)
-    whole = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), tries=1)
-    counted = store_server.measure(lambda table: table.read(where=where).read_all(), lambda: opened(url), tries=1)
+    whole = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), enough=99)
+    counted = store_server.measure(lambda table: table.read(where=where).read_all(), lambda: opened(url), enough=99)
     assert counted.requests <= whole.requests
     if where == "id > 100000":  # no file can have such a row
-        plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
+        plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=99)
         assert counted.requests == plan.requests
 
 
@@ -149,8 +149,8 @@ def test_deletion_vectors_come_together(
     files = sum(len(split.files) for split in splits)
     vectors = {(split.group, vector.path) for split in splits for vector in split.deletions.values()}
     assert vectors
-    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
-    counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), tries=1)
+    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=99)
+    counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), enough=99)
     assert counted.result.sort_by("id").equals(local.read().read_all().sort_by("id"))
     assert counted.requests - plan.requests == files + len(vectors)
 
@@ -199,7 +199,7 @@ def test_a_large_file_comes_in_few_requests(
     url = store_server.upload(place)
     for chosen in (data.column_names, ["c3"], ["id", "c7"]):
         counted = store_server.measure(
-            lambda reader: reader.read_all(), lambda chosen=chosen: opened(url).read(chosen), tries=1
+            lambda reader: reader.read_all(), lambda chosen=chosen: opened(url).read(chosen), enough=99
         )
         assert counted.result == table.read(chosen).read_all()
         assert counted.requests <= 10
