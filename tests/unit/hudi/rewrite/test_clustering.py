@@ -63,7 +63,9 @@ def test_updates_of_file_groups_under_clustering_are_refused(tmp_path: Path) -> 
     row = pa.table({"id": ["0-0"], "x": pa.array([1]), "y": pa.array([1])})
     with pytest.raises(CommitConflictError, match="clustering"):
         table.write(row, mode="upsert")
-    table.rewrite(options={"lakebed.rewrite.step": "run"})
+    plan = table.rewrite(dry_run=True)
+    result = table.rewrite(options={"lakebed.rewrite.step": "run"})
+    assert (plan.files_before, plan.bytes_before) == (result.files_before, result.bytes_before)
     assert rows(table).equals(before)
     table.write(row, mode="upsert")
 

@@ -54,8 +54,12 @@ def test_rows_stay_as_they_are(name: str, tmp_path: Path) -> None:
 def test_a_plan_of_another_engine_is_run(name: str, tmp_path: Path) -> None:
     table = opened(name, tmp_path)
     before = rows(table)
+    plan = table.rewrite(dry_run=True)
     result = table.rewrite(options={"lakebed.rewrite.step": "run"})
     assert result.instants == (PENDING[name],)
+    found = plan.files_before, plan.files_after, plan.bytes_before, plan.groups
+    assert found == (result.files_before, result.files_after, result.bytes_before, result.groups)
+    assert {group.reason for group in plan.plan} == {f"the compaction {PENDING[name]} is pending"}
     assert rows(table).equals(before)
     assert states(table)[PENDING[name]] == "commit completed"
     rest = table.rewrite()

@@ -12,7 +12,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from lakebed.formats.hudi.rewrite.cluster import Clusterer
 from lakebed.formats.hudi.rewrite.cluster_run import ClusteringRun, check_plan, planned_clustering
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
+from lakebed.formats.hudi.rewrite.pending import file_sizes, pending_groups, read_by, slices_of
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
 from lakebed.formats.hudi.rewrite.request import Plan, Requests, log_named_by, refuse_changed, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
@@ -84,7 +85,8 @@ class Rewrite:
         pending, left = self._pending() if step != "schedule" else ({}, [])
         skipped = (*planned.skipped, *left)
         if dry_run:
-            return _result(planned, skipped, dry_run=True)
+            waiting = pending_groups(self.state.store, self._name, pending) if pending else ()
+            return _result(replace(planned, groups=(*waiting, *planned.groups)), skipped, dry_run=True)
         instants: list[str] = []
         if planned.groups:
             instants.append(self._requests.request(planned.plan))
@@ -211,7 +213,7 @@ class Rewrite:
                 why = f"rows were written to it since the plan {instant}"
                 gone = [part for part in whole.operations if part not in plan.operations]
                 skipped = (*skipped, *(Skipped(f"{part.partition}/{part.file_id}", why) for part in gone))
-            parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
+            parts = slices_of(plan)
             operation = {"clustering": "CLUSTER", "log-compaction": "LOG_COMPACT"}.get(self._what, "COMPACT")
             transaction = Transaction.take(self.context, self._action, operation, instant)
             try:
@@ -237,15 +239,12 @@ class Rewrite:
         """The slices of a plan, with the files that they read and the bytes of these. What an earlier run of it left is
         removed. CorruptError for a log file that was cut short, where they have to be `whole`."""
         store, view = self.context.store, self.state.view()
-        folders = sorted({part.partition for part in parts})
-        sizes: dict[tuple[str, str], int] = {}
+        sizes = file_sizes(store, parts)
         left = []
-        for folder, listing in zip(folders, store.list_many(folders), strict=True):
-            for info in listing.files:
-                sizes[folder, info.name] = info.size
-                parsed = parse_base_name(info.name)
-                if parsed is not None and parsed[1].instant == instant:
-                    left.append(info.path)
+        for folder, name in sizes:
+            parsed = parse_base_name(name)
+            if parsed is not None and parsed[1].instant == instant:
+                left.append(f"{folder}/{name}".lstrip("/"))
         if whole:
             logs = {(part.partition, name) for part in parts for name in part.logs}
             check_cut(self.state, view, {file: size for file, size in sizes.items() if file in logs})
@@ -263,8 +262,8 @@ class Rewrite:
             ordered: PlannedSlice = part._replace(logs=tuple(sorted(part.logs, key=position)))
             log_bytes = sum(sizes.get((part.partition, name), 0) for name in part.logs)
             tasks.append(CompactionTask(number, ordered, log_bytes))
-            files += len(part.logs) + bool(part.base)
-            size += log_bytes + sizes.get((part.partition, part.base), 0)
+            of_part = read_by(part, sizes)
+            files, size = files + of_part[0], size + of_part[1]
         return tasks, files, size
 
     def _run(
@@ -330,7 +329,7 @@ class Rewrite:
                 continue
             gone.append(time)
             if not dry_run:
-                self._tasks(time, plan.operations if isinstance(plan, CompactionPlan) else plan.slices)
+                self._tasks(time, slices_of(plan))
                 remove_pending(self.context.store, self.context.config, entry)
                 forget_buckets(self.context, time)
         notes = tuple(f"{self._name} {time} is withdrawn" for time in gone)
