@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakebed.formats import open_catalog as catalog
     from lakebed.formats import open_table as open
     from lakebed.formats.query import query as sql
+    from lakebed.formats.upkeep import upkeep
     from lakebed.kernel.engine import LocalEngine
     from lakebed.kernel.shared_engine import together
     from lakebed.model.alter import (
@@ -52,7 +53,7 @@ __all__ = [
     "drop_partition_field", "errors", "example", "migrate", "move_column", "open", "register", "remove_option",
     "rename_column", "rename_partition_field", "replace_partition_field", "set_comment", "set_default",
     "set_identifier_fields", "set_nullable", "set_option", "set_sort_order", "snapshot", "sql", "tables", "together",
-    "widen",
+    "upkeep", "widen",
 ]  # fmt: skip
 __version__ = VERSION
 
@@ -69,6 +70,7 @@ _PLACES = {
     "sql": "formats.query:query",
     "tables": "formats:find_tables",
     "together": "kernel.shared_engine",
+    "upkeep": "formats.upkeep",
 }
 """The modules of names in `__all__`, with the name there where it is another one. The rest are in `model.alter`."""
 _MODULES = ("callbacks", "hudi", "paimon", "spark")

@@ -64,9 +64,20 @@ def test_python_runs(
         assert sink.sort_by(order).equals(source.sort_by(order).cast(sink.schema))
 
 
+TOML = [(page.stem, text) for page in PAGES for language, text in blocks(page) if language == "toml"]
+
+
+@pytest.mark.parametrize(("page", "text"), [(page, text) for page, text in TOML if "[source]" not in text])
+def test_policies_run(here: Path, page: str, text: str) -> None:
+    (here / "policy.toml").write_text(text)
+    (done,) = lakebed.upkeep(lakebed.example("orders"), "policy.toml", dry_run=True).tables
+    assert {step.state.value for step in done.steps} <= {"due", "not due"} and len(done.steps) == 3
+    assert (here / "upkeep.jsonl").read_text().count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
-    [(page.stem, text) for page in PAGES for language, text in blocks(page) if language == "toml"]
+    [(page, text) for page, text in TOML if "[source]" in text]
     + [("examples", example_path("orders.toml").read_text())],
 )
 def test_pipelines_run(spark: SparkSession, here: Path, page: str, text: str) -> None:

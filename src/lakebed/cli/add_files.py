@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 
 
@@ -19,10 +19,10 @@ def add_files(
     debug: DebugOption = False,
 ) -> None:
     """Add Parquet, ORC and Avro files to an Iceberg table as they are, in one commit."""
-    opened, options = upkeep.opened(table, option, also=("branch",))
+    opened, options = results.opened(table, option, also=("branch",))
     result = opened.add_files(paths, dry_run=dry_run, options=options)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     rows = [[each.path, str(each.files), str(each.rows), str(each.size)] for each in result.partitions]
     output.show_table(["partition", "files", "rows", "bytes"], rows, right=("files", "rows", "bytes"))

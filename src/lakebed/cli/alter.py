@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 from lakebed.errors import UsageError
 from lakebed.model import alter as model
@@ -83,7 +83,7 @@ def alter(
         changes.append(model.set_sort_order(*_split(sort_order)))
     changes += [change for change in settings if change.key != _VERSION]
     changes += [model.remove_option(key) for key in unset or ()]
-    opened, _ = upkeep.opened(table, option, also=("branch",))
+    opened, _ = results.opened(table, option, also=("branch",))
     result = opened.alter(changes, dry_run=dry_run)
     if json:
         shown = {key: value for key, value in asdict(result).items() if key != "schema"}

@@ -39,6 +39,7 @@ from lakebed.cli.run import run
 from lakebed.cli.sql import sql
 from lakebed.cli.statistics import compute_partition_stats, compute_table_stats
 from lakebed.cli.tag import tag
+from lakebed.cli.upkeep import upkeep
 from lakebed.errors import LakebedError, ReadWarning, first_line
 
 INTERRUPTED = 130
@@ -68,6 +69,7 @@ for command in (
     rewrite,
     expire,
     archive,
+    upkeep,
     rollback,
     repair,
     alter,

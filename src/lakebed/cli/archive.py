@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lakebed
-from lakebed.cli import many, output, upkeep
+from lakebed.cli import many, output, results
 from lakebed.cli.arguments import (
     DatabasesOption,
     DebugOption,
@@ -34,7 +34,7 @@ def archive(
     def one(opened: lakebed.Table, options: dict[str, object]) -> None:
         result = opened.archive(dry_run=dry_run, options=options)
         if json:
-            upkeep.emit(opened, result)
+            results.emit(opened, result)
             return
         _show(result)
         output.log(_line(result, f" of {opened.location}"))
@@ -46,7 +46,7 @@ def archive(
 
     def act(opened: lakebed.Table, options: dict[str, object], _: Engine | None) -> many.Done:
         result = opened.archive(dry_run=dry_run, options=options)
-        return many.Done(many.with_notes(_line(result), result.notes), upkeep.document(opened, result))
+        return many.Done(many.with_notes(_line(result), result.notes), results.document(opened, result))
 
     chosen = many.Chosen(including_databases, including_tables, excluding_tables)
     many.over(table, option, chosen, one, act, json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import lakebed
-from lakebed.cli import many, output, upkeep
+from lakebed.cli import many, output, results
 from lakebed.cli.arguments import (
     DatabasesOption,
     DebugOption,
@@ -35,7 +35,7 @@ def expire(
     def one(opened: lakebed.Table, options: dict[str, object]) -> None:
         result = opened.expire(dry_run=dry_run, options=options)
         if json:
-            upkeep.emit(opened, result)
+            results.emit(opened, result)
             return
         if result.kept:
             output.show_table(["stays", "because"], [[kept.what, kept.reason] for kept in result.kept])
@@ -45,7 +45,7 @@ def expire(
 
     def act(opened: lakebed.Table, options: dict[str, object], _: Engine | None) -> many.Done:
         result = opened.expire(dry_run=dry_run, options=options)
-        return many.Done(many.with_notes(_line(result, options), result.notes), upkeep.document(opened, result))
+        return many.Done(many.with_notes(_line(result, options), result.notes), results.document(opened, result))
 
     chosen = many.Chosen(including_databases, including_tables, excluding_tables)
     many.over(table, option, chosen, one, act, json)

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 import lakebed
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.errors import LakebedError, TableNotFoundError, first_line
 from lakebed.formats import find_tables, names_many, opening_options
 from lakebed.kernel.engine import Engine
@@ -67,7 +67,7 @@ def over(
         locations = find_tables(location, opening, *astuple(chosen))
     else:
         try:
-            opened, options = upkeep.opened(location, given, also)
+            opened, options = results.opened(location, given, also)
         except TableNotFoundError as error:
             locations = _below(location, opening)
             if not locations:
@@ -76,7 +76,7 @@ def over(
             return one(opened, options)
 
     def done(location: str, engine: Engine | None = None) -> Done:
-        return act(*upkeep.opened(location, given, also), engine)
+        return act(*results.opened(location, given, also), engine)
 
     _report(locations, _together(locations, done) if combined else _one_by_one(locations, done), as_json)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 from lakebed.errors import UsageError
 
@@ -20,7 +20,7 @@ def mark_partition_done(
     debug: DebugOption = False,
 ) -> None:
     """Say that partitions of a Paimon table are complete, for jobs that wait for a file _SUCCESS."""
-    opened, options = upkeep.opened(table, option)
+    opened, options = results.opened(table, option)
     paths = opened.mark_partition_done([_values(text) for text in partitions], dry_run=dry_run, options=options)
     if json:
         output.emit_json({"table": opened.location, "format": opened.format, "marks": paths, "dry_run": dry_run})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 from lakebed.model.upkeep import RepairResult
 
@@ -15,10 +15,10 @@ def repair(
     debug: DebugOption = False,
 ) -> None:
     """Find files that a table names and that are gone or damaged, and commit a snapshot without them."""
-    opened, options = upkeep.opened(table, option, also=("branch",))
+    opened, options = results.opened(table, option, also=("branch",))
     result = opened.repair(dry_run=dry_run, options=options)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     if result.lost:
         rows = [

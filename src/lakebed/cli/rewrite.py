@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import lakebed
-from lakebed.cli import many, output, upkeep
+from lakebed.cli import many, output, results
 from lakebed.cli.arguments import (
     DatabasesOption,
     DebugOption,
@@ -52,7 +52,7 @@ def rewrite(
     def one(opened: lakebed.Table, options: dict[str, object]) -> None:
         result = opened.rewrite(where=where, dry_run=dry_run, options=options)
         if json:
-            upkeep.emit(opened, result)
+            results.emit(opened, result)
         else:
             _show(result)
             output.log(_line(result, f" of {opened.location}"))
@@ -65,7 +65,7 @@ def rewrite(
     def act(opened: lakebed.Table, options: dict[str, object], engine: Engine | None) -> many.Done:
         result = opened.rewrite(where=where, dry_run=dry_run, engine=engine, options=options)
         line = many.with_notes(_line(result), result.notes)
-        document = upkeep.document(opened, result)
+        document = results.document(opened, result)
         return many.Done(f"failed: {_failed(result)}; {line}" if result.failed else line, document, bool(result.failed))
 
     chosen = many.Chosen(including_databases, including_tables, excluding_tables)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lakebed
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 
 
@@ -29,7 +29,7 @@ def rewrite_table_path(
     opened = lakebed.open(table, output.parse_options(option or []))
     result = opened.rewrite_table_path(target, staging, since, dry_run)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     for source, to in result.copies:
         output.log(f"copy {source} to {to}")

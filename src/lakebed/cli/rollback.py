@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli import output, refs, upkeep
+from lakebed.cli import output, refs, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 
 
@@ -22,11 +22,11 @@ def rollback(
     debug: DebugOption = False,
 ) -> None:
     """Put a table back to a tag, an instant, a snapshot or a time. What is newer goes."""
-    opened, _ = upkeep.opened(table, option, also=("branch",))
+    opened, _ = results.opened(table, option, also=("branch",))
     own = refs.iceberg_only(opened, {"any_snapshot": any_snapshot})
     result = opened.rollback(to, dry_run=dry_run, **own)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     what = opened.history_holds
     if result.removed:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import lakebed
-from lakebed.cli import output, upkeep
+from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 from lakebed.model.upkeep import PartitionStatsResult, TableStatsResult
 
@@ -30,7 +30,7 @@ def compute_table_stats(
     opened = lakebed.open(table, output.parse_options(option or []))
     result = opened.compute_table_stats(column or None, at, dry_run)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     rows = [[each.column, "" if each.distinct < 0 else str(each.distinct)] for each in result.columns]
     output.show_table(["column", "different values"], rows, right=("different values",))
@@ -49,7 +49,7 @@ def compute_partition_stats(
     opened = lakebed.open(table, output.parse_options(option or []))
     result = opened.compute_partition_stats(at, dry_run)
     if json:
-        upkeep.emit(opened, result)
+        results.emit(opened, result)
         return
     _tell(opened, result, f"{result.partitions} partitions")
 

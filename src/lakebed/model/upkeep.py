@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from lakebed.model.notebooks import Shown
 
@@ -272,3 +273,61 @@ class ArchiveResult(Shown):
     dropped: tuple[str, ...] = ()
     dropped_files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class StepState(StrEnum):
+    """What became of one verb of a table's upkeep."""
+
+    DONE = "done"
+    DUE = "due"
+    """After a dry run: it would be done."""
+    NOT_DUE = "not due"
+    LEFT = "left"
+    """It may be due, and was not done: the budget is spent, the table is broken, or another run is at work on it."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UpkeepStep(Shown):
+    """One verb of a table's upkeep: what became of it, why, and the verb's own result where it ran or was planned."""
+
+    verb: str
+    state: StepState
+    why: str
+    result: RewriteResult | ExpireResult | ArchiveResult | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TableUpkeep(Shown):
+    """The upkeep of one table: its health before, "" where nobody could tell, and the steps in the order they were
+    taken."""
+
+    table: str
+    format: str = ""
+    health: str = ""
+    steps: tuple[UpkeepStep, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody has to look at the table: a step failed, or the table is broken."""
+        return self.health == "broken" or any(step.state is StepState.FAILED for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class UpkeepResult(Shown):
+    """One run of upkeep over tables, the worst first where a budget bounds it.
+
+    `bytes` are those of the files that rewrites took, `requests` those that this process made of object stores,
+    `seconds` how long the run took.
+    """
+
+    tables: tuple[TableUpkeep, ...]
+    dry_run: bool = False
+    bytes: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> tuple[TableUpkeep, ...]:
+        """The tables that somebody has to look at."""
+        return tuple(table for table in self.tables if table.failed)

@@ -230,6 +230,11 @@ class _Wait:
             self._done.set()
 
 
+def lock_folder() -> str:
+    """The folder of this user's lock files on this machine. OSError where it is not this user's alone."""
+    return _folder()
+
+
 def _folder() -> str:
     """The folder of this user's lock files. OSError where it is not this user's alone."""
     user = os.getuid()

@@ -80,10 +80,43 @@ def budget(limit: int) -> Budget:
     return Budget(limit)
 
 
+class _Count:
+    """A number that threads add to."""
+
+    def __init__(self) -> None:
+        self.number, self._lock = 0, threading.Lock()
+
+    def add(self) -> None:
+        with self._lock:
+            self.number += 1
+
+
+_made = _Count()
+
+
+class Slots:
+    """Permits for so many requests at once. A block that holds one makes a request, and is counted."""
+
+    def __init__(self, requests: int) -> None:
+        self._free = threading.BoundedSemaphore(requests)
+
+    def __enter__(self) -> None:
+        self._free.acquire()
+        _made.add()
+
+    def __exit__(self, *_: object) -> None:
+        self._free.release()
+
+
 @lru_cache
-def slots(requests: int) -> threading.BoundedSemaphore:
+def slots(requests: int) -> Slots:
     """The process's permits for so many requests at once, shared by all stores that have the same bound."""
-    return threading.BoundedSemaphore(requests)
+    return Slots(requests)
+
+
+def requests_made() -> int:
+    """How many requests this process has made of object stores so far. What the client repeats by itself is not in."""
+    return _made.number
 
 
 @lru_cache
