@@ -14,6 +14,7 @@ import sys
 import threading
 
 import lakebed.spark
+from lakebed.kernel.files import Store
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.stream_sink import BatchReport, StreamSink
 from tests.spark.tables import changes_of
@@ -22,11 +23,11 @@ from tests.spark.tables import changes_of
 def main(source: str, batch: str, *folders: str) -> None:
     keep, committed = StreamSink._keep, threading.Semaphore(0)
 
-    def wait(task: StreamSink, report: BatchReport) -> None:
+    def wait(task: StreamSink, checkpoint: Store, report: BatchReport) -> None:
         if report.batch_id == int(batch):
             committed.release()
             threading.Event().wait()
-        keep(task, report)
+        keep(task, checkpoint, report)
 
     StreamSink._keep = wait
     spark = lakebed.spark.local_session("local[2]", brief=True)

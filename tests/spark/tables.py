@@ -43,10 +43,10 @@ def as_bag(data: pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> 
     return sorted(repr(row) for row in rows.to_pylist())
 
 
-def changes_of(spark: SparkSession, location: str) -> DataFrame:
-    """The last three commits of the golden Hudi table as a stream of orders, commit by commit."""
+def changes_of(spark: SparkSession, location: str, commits: int = 1) -> DataFrame:
+    """The last three commits of the golden Hudi table as a stream of orders, so many commits in a batch."""
     start = [i.time for i in lakebed.open(location).history() if i.state == "completed" and i.action == "deltacommit"]
-    options = {"read.start-commit": start[-3], "read.commits.limit": "1"}
+    options = {"read.start-commit": start[-3], "read.commits.limit": str(commits)}
     source = spark.readStream.format("lakebed").options(**options).load(location)
     return source.selectExpr(
         "cast(substr(id, 2) as bigint) as id", "'d' as dt", "cast(l % 1000 as decimal(10, 2)) as amount", "_row_kind"

@@ -5,6 +5,7 @@ One process streams into all three tables and dies, since a process with Spark i
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import lakebed
 import lakebed.spark
+from lakebed.errors import CommitConflictError
 from lakebed.kernel.files import open_store
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.stream_sink import commit_user, reports
@@ -71,11 +73,11 @@ def whole(spark: SparkSession, hudi: Path, tmp_path_factory: pytest.TempPathFact
     return tables
 
 
-def run_to_end(spark: SparkSession, hudi: Path, place: Path) -> None:
+def run_to_end(spark: SparkSession, hudi: Path, place: Path, commits: int = 1) -> None:
     """Stream everything that is there."""
 
     def run() -> None:
-        frame, now = changes_of(spark, str(hudi)), {"availableNow": True}
+        frame, now = changes_of(spark, str(hudi), commits), {"availableNow": True}
         lakebed.spark.write_stream(
             frame, str(place / "table"), str(place / "checkpoint"), trigger=now
         ).awaitTermination()
@@ -92,6 +94,7 @@ def test_killed_between_the_two_commits_each_row_comes_once(
     assert len(table.history()) == 2  # the second is not in Spark's commit log
     assert sorted(path.name for path in (place / "checkpoint" / "commits").glob("[0-9]*")) == ["0"]
     user, files = commit_user(checkpoint), data_files(table)
+    older = shutil.copytree(place / "checkpoint", place / "older")
     run_to_end(spark, hudi, place)
     done = {report.batch_id: report for report in reports(checkpoint)}
     assert (done[1].outcome, done[1].instant, done[2].outcome) == ("skipped", "", "committed")
@@ -102,3 +105,24 @@ def test_killed_between_the_two_commits_each_row_comes_once(
     assert rows(table) == rows(undisturbed)
     if undisturbed.format == table_format:
         assert data_files(table) == data_files(undisturbed) > files
+    if table_format == "paimon":
+        check_older_checkpoint(spark, hudi, place, older)
+
+
+def check_older_checkpoint(spark: SparkSession, hudi: Path, place: Path, older: Path) -> None:
+    """Another run of a checkpoint that is older than the table skips what the table has, and is refused where a batch
+    would have other rows."""
+    table, checkpoint = lakebed.open(place / "table"), place / "checkpoint"
+    there, files = rows(table), data_files(table)
+    for commits in (1, 2):
+        shutil.rmtree(checkpoint)
+        shutil.copytree(older, checkpoint)
+        (checkpoint / "offsets" / "1").unlink()  # so old that it had not planned the batch
+        (checkpoint / "offsets" / ".1.crc").unlink()
+        if commits == 1:
+            run_to_end(spark, hudi, place)
+            assert [one.outcome for one in reports(open_store(checkpoint), 0)] == ["skipped", "skipped"]
+        else:
+            with pytest.raises(CommitConflictError, match="the checkpoint is older than the table"):
+                run_to_end(spark, hudi, place, commits)
+        assert (rows(lakebed.open(place / "table")), data_files(table)) == (there, files)

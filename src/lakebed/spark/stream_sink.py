@@ -3,10 +3,14 @@
 The commit user is a random id that is kept in the query's checkpoint folder, the commit identifier is the batch id. A
 crash between the table's commit and Spark's commit log makes Spark replay the batch. The replay has the same user and
 identifier, so the table skips it and its files are removed. Deleting the checkpoint starts a new user.
+
+A checkpoint that is older than the table gives a batch id to other rows of the source. To skip these would lose them.
+So each commit keeps a digest of where its batch ends in the source, and a batch that ends elsewhere is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -37,6 +41,10 @@ REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
 _LOG = redacting_logger("lakebed.spark")
 _REPORTS_KEPT = 100
+_OFFSETS = "offsets"
+"""Spark's folder in a checkpoint: a file per batch, written before the batch runs. Its lines are a version, what is
+known of the batch, and its end in each source. Rule: Spark's `OffsetSeqLog`."""
+_LINES_BEFORE_ENDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,9 @@ def write_stream(
     own, and `sink.parallelism`. `trigger` is what `DataStreamWriter.trigger` takes. A column `_row_kind` holds the kind
     of each row. Over Connect the batches run on the server, which must have lakebed installed.
 
-    Raises UsageError for a DataFrame that does not stream, SchemaError when a column cannot fit the table.
+    Raises UsageError for a DataFrame that does not stream, SchemaError when a column cannot fit the table, StorageError
+    for a checkpoint that has lost a part. The query ends with a CommitConflictError where the checkpoint is older than
+    the table.
     """
     translate_errors()
     if not df.isStreaming:
@@ -86,6 +96,7 @@ def write_stream(
     rows = arrow_schema(df.schema)
     SinkInput.of(rows, table.sink_for(rows), table.location)
     folder = open_store(checkpoint, table_options)
+    check_whole(folder)
     place = location if formats.is_catalog_name(location) else table.location
     task = StreamSink(place, table_options, folder.location, commit_user(folder), parallelism)
     writer = df.writeStream.foreachBatch(worker.over_frame(worker.pack(task)))
@@ -116,10 +127,13 @@ class StreamSink:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write and commit the batch, and keep a report of it in the checkpoint."""
+        if self._folder is None:
+            self._folder = open_store(self.checkpoint, self.options)
         if self._table is None:
             self._table = formats.open_table(self.location, self.options)
         else:
             self._table = self._table.reopened()
+        checkpoint = self._folder
         rows = arrow_schema(df.schema)
         sink = self._table.sink_for(rows, commit_user=self.user)
         with swept(sink):
@@ -127,18 +141,47 @@ class StreamSink:
             taken = SinkInput.of(rows, sink, self.location)
             written = write_files(df, plan, taken, self.parallelism)
             engine = SparkEngine(df.sparkSession, self.parallelism)
-            result = finalize_and_commit(sink, plan, written.messages, engine, batch_id)
+            result = finalize_and_commit(
+                sink, plan, written.messages, engine, batch_id, origin_of(checkpoint, batch_id)
+            )
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
-        for note in afterwards("its report is not kept", lambda: self._keep(report)):
+        for note in afterwards("its report is not kept", lambda: self._keep(checkpoint, report)):
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)
 
-    def _keep(self, report: BatchReport) -> None:
-        if self._folder is None:
-            self._folder = open_store(self.checkpoint, self.options)
-        checkpoint = self._folder
+    def _keep(self, checkpoint: Store, report: BatchReport) -> None:
         checkpoint.write(_report_file(report.batch_id), json.dumps(asdict(report)).encode())
         if report.batch_id >= _REPORTS_KEPT:
             checkpoint.delete(_report_file(report.batch_id - _REPORTS_KEPT))
+
+
+def origin_of(checkpoint: Store, batch_id: int) -> str:
+    """A digest of where a batch ends in each source, as Spark wrote it before the batch; "" where that is not there."""
+    try:
+        lines = checkpoint.read(f"{_OFFSETS}/{batch_id}").split(b"\n")
+    except FileNotFoundError:
+        return ""
+    return hashlib.sha256(b"\n".join(lines[_LINES_BEFORE_ENDS:])).hexdigest()[:32]
+
+
+def check_whole(checkpoint: Store) -> None:
+    """StorageError for a checkpoint that has batches and no commit user, or a commit user with batches and none of
+    Spark's own files: the first would repeat batches under another name, the second would take new batches for old
+    ones."""
+    if any(info.name.isdigit() for info in checkpoint.list(_OFFSETS).files):
+        if not checkpoint.exists(USER_FILE):
+            raise _lost(checkpoint, USER_FILE, "it has batches, so a part of it was lost, or another sink made it")
+    elif last_reported(checkpoint) >= 0:
+        raise _lost(checkpoint, _OFFSETS, "it has reports of batches, so a part of it was lost")
+
+
+def _lost(checkpoint: Store, part: str, why: str) -> StorageError:
+    return StorageError(
+        f"the checkpoint has no {part}",
+        table=checkpoint.location,
+        file=part,
+        why=why,
+        todo="Restore the whole folder, or start with a new checkpoint behind the rows that the table has",
+    )
 
 
 def commit_user(checkpoint: Store) -> str:

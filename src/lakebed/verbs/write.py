@@ -116,9 +116,13 @@ class Sink(Protocol):
         removed, also when it fails."""
         ...
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """Publish messages. An identifier that this user has committed before is skipped, and the files of its messages
-        are removed."""
+        are removed.
+
+        `origin` says where the rows come from, "" where that is unknown. The commit keeps it, and CommitConflictError
+        is raised where the identifier was committed with another one (`lakebed.kernel.commit.origin`).
+        """
         ...
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
@@ -169,9 +173,9 @@ def for_good(sink: Sink, messages: Sequence[CommitMessage]) -> Iterator[None]:
 
 
 def finalize_and_commit(
-    sink: Sink, plan: WritePlan, messages: Sequence[CommitMessage], engine: Engine, identifier: int
+    sink: Sink, plan: WritePlan, messages: Sequence[CommitMessage], engine: Engine, identifier: int, origin: str = ""
 ) -> CommitResult:
     """The second half of a write, once all its tasks are done: files of the right size, then one commit."""
     prepared = sink.finalize(plan, messages, engine)
     with for_good(sink, prepared.messages):
-        return sink.commit(identifier, prepared.messages).with_notes(prepared.notes)
+        return sink.commit(identifier, prepared.messages, origin).with_notes(prepared.notes)

@@ -53,7 +53,7 @@ class Sink:
         """The messages as they are, and a note."""
         return Prepared(tuple(messages), (SMALL_FILES,))
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """A result with a note of its own."""
         return CommitResult("1", self.outcome, ("a note of the commit",))
 

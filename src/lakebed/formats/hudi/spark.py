@@ -139,9 +139,9 @@ class _NewTable:
         with _or_no_table(self.store):
             return self.sink.finalize(plan, messages, engine)
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         with _or_no_table(self.store):
-            return self.sink.commit(identifier, messages)
+            return self.sink.commit(identifier, messages, origin)
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         self.sink.abort(messages)

@@ -17,11 +17,14 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.layout import WRITES
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.again import looks_again
+from lakebed.kernel.commit.origin import check_origin
 from lakebed.kernel.options import is_number
 from lakebed.model.commit import BATCH_IDENTIFIER
 
 COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
 """Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
+ORIGIN = "lakebed.commit.origin"
+"""Extra metadata of a commit: where its rows come from (`lakebed.kernel.commit.origin`)."""
 ARCHIVED_COMMITS = 1000
 """How many archived commits are looked at, newest first."""
 _TOGETHER = 100
@@ -39,7 +42,7 @@ class Once:
     """The commits of one user, each identifier once. A batch write has no identifier to repeat.
 
     `named` says whether the user has a name that others may have used before. `checkpoint` is the name that a stream
-    has for Hudi's own sink too, "" for none.
+    has for Hudi's own sink too, "" for none. `origin` says where the rows come from, "" where that is unknown.
     """
 
     context: WriteContext
@@ -47,10 +50,13 @@ class Once:
     user: str
     named: bool
     checkpoint: str
+    origin: str = ""
 
     def extra(self, identifier: int) -> dict[str, str]:
         """What the metadata of a commit says of it."""
         extra = {COMMIT_USER: self.user, IDENTIFIER: str(identifier)}
+        if self.origin:
+            extra[ORIGIN] = self.origin
         if self._counts(identifier):
             extra[_CHECKPOINT] = json.dumps({self.checkpoint: str(identifier)}, separators=(",", ":"))
         return extra
@@ -58,11 +64,12 @@ class Once:
     @looks_again
     def was_committed(self, identifier: int, recent: bool = False) -> bool:
         """Whether the history has a commit of this user and identifier. With `recent`, only the active timeline is
-        asked."""
+        asked. CommitConflictError where it has such a commit with rows of another origin."""
         if identifier == BATCH_IDENTIFIER:
             return False
         archived = self.archived if self.named and not recent else None
         if was_committed(self.context, archived, self.user, identifier):
+            self._check_origin(identifier)
             return True
         if not self._counts(identifier):
             return False
@@ -74,6 +81,13 @@ class Once:
         """Look once more, while no other commit can complete. Raises ReplayedError."""
         if self.was_committed(identifier, recent=True):
             raise ReplayedError("another process of this commit user has committed this identifier")
+
+    def _check_origin(self, identifier: int) -> None:
+        commits = self.context.files.commits(self.context.timeline().commits) if self.origin else {}
+        for instant, commit in commits.items():
+            if (commit.extra.get(COMMIT_USER), commit.extra.get(IDENTIFIER)) == (self.user, str(identifier)):
+                place = self.context.store.location
+                check_origin(identifier, self.origin, commit.extra.get(ORIGIN), place, instant)
 
     def _counts(self, identifier: int) -> bool:
         """Whether this is a batch of a stream that has a name for Hudi's own sink too."""

@@ -135,23 +135,25 @@ class HudiSink:
         self._engine = engine
         return Prepared(tuple(_ours(messages)))
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """Write the rows of messages as one instant, exactly once for this commit user and identifier, also where two
         processes of the user try it at once.
 
-        Raises CommitConflictError where another writer changed the same file groups meanwhile.
+        Raises CommitConflictError where another writer changed the same file groups meanwhile, and for an identifier
+        that was committed with rows of another origin.
         """
         ours = _ours(messages)
+        once = self._once(origin)
         left = self.settings.retries
-        replayed = not self._has_work(ours) or self._once.was_committed(identifier)
+        replayed = not self._has_work(ours) or once.was_committed(identifier)
         while not replayed:
             try:
-                committed, files = self._attempt(identifier, ours)
+                committed, files = self._attempt(identifier, ours, once)
                 break
             except ReplayedError:
                 replayed = True
             except CommitConflictError:
-                replayed = self._once.was_committed(identifier)
+                replayed = once.was_committed(identifier)
                 if not left and not replayed:
                     raise
                 left -= 1
@@ -165,10 +167,9 @@ class HudiSink:
         rows = sum(message.rows for message in ours)
         return CommitResult(committed.instant, Outcome.COMMITTED, notes, rows, len(files))
 
-    @property
-    def _once(self) -> Once:
+    def _once(self, origin: str) -> Once:
         archived = ArchivedTimeline(self.context.store, self.context.config, self.context.scratch, self._archive)
-        return Once(self.context, archived, self.commit_user, self._named, self.settings.checkpoint)
+        return Once(self.context, archived, self.commit_user, self._named, self.settings.checkpoint, origin)
 
     def _call(self, instant: str, identifier: int, files: tuple[str, ...]) -> tuple[str, ...]:
         """Call the callbacks, at most once. One that fails is a note of the result."""
@@ -178,7 +179,9 @@ class HudiSink:
         return commit_callbacks.call_each(self.callbacks, lambda callback: callback.call(commit))
 
     @conflict_when_gone
-    def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> tuple[Committed, tuple[str, ...]]:
+    def _attempt(
+        self, identifier: int, messages: Sequence[HudiMessage], once: Once
+    ) -> tuple[Committed, tuple[str, ...]]:
         """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
         operation = self._operation(messages)
@@ -196,11 +199,11 @@ class HudiSink:
             ids = ColumnIds.of(context, run.files.state, transaction.instant, self.schema)
             outcome = run.run(staged)
             rings = new_rings(run.files.state, run.tag, outcome.replaced, transaction.instant)
-            extra = {**self._once.extra(identifier), **(ids.extra if ids is not None else {})}
+            extra = {**once.extra(identifier), **(ids.extra if ids is not None else {})}
             replaced = with_buckets(run.files.state, outcome.replaced, rings)
 
             def last_steps() -> None:
-                self._once.refuse_replay(identifier)
+                once.refuse_replay(identifier)
                 save_rings(context.store, rings)
                 if ids is not None:
                     ids.keep()

@@ -22,6 +22,8 @@ from lakebed.model.commit import BATCH_IDENTIFIER
 
 USER, IDENTIFIER = "lakebed.commit-user", "lakebed.commit-identifier"
 """Keys in the summary of a snapshot."""
+ORIGIN = "lakebed.commit-origin"
+"""The key of where the rows come from (`lakebed.kernel.commit.origin`)."""
 PREFIX = "lakebed.writer."
 MOST = 200
 """How many writers a table remembers. Beyond that, the one with the oldest last commit is forgotten."""
@@ -61,6 +63,15 @@ def is_committed(metadata: TableMetadata, head: Snapshot | None, branch: str, us
         return False
     rolled_back = last.snapshot_id in metadata.snapshots
     return identifier < last.identifier if rolled_back else identifier <= last.identifier
+
+
+def commit_of(metadata: TableMetadata, head: Snapshot | None, user: str, identifier: int) -> Snapshot | None:
+    """The snapshot with that identifier of a user, among those that the branch still has."""
+    for snapshot in ancestors(metadata, head) if head is not None else ():
+        number = _number(snapshot)
+        if number is not None and snapshot.summary.get(USER) == user and number <= identifier:
+            return snapshot if number == identifier else None
+    return None
 
 
 def remembering(

@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, RowDelta
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.message import IcebergMessage, RowDeletes
 from lakebed.formats.iceberg.commit.options import CommitOptions
-from lakebed.formats.iceberg.commit.writers import IDENTIFIER, USER, is_committed, remembering
+from lakebed.formats.iceberg.commit.writers import IDENTIFIER, ORIGIN, USER, commit_of, is_committed, remembering
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.task import predicate_schema
@@ -36,6 +36,7 @@ from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFinder
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
+from lakebed.kernel.commit.origin import check_origin
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates.where import parse_where
 from lakebed.kernel.sizing.staging import StagedBuckets
@@ -59,21 +60,23 @@ class Committer:
     callbacks: tuple[CommitCallback, ...] = ()
     key_fields: tuple[NestedField, ...] = ()
 
-    def commit(self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None) -> CommitResult:
+    def commit(
+        self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None, origin: str = ""
+    ) -> CommitResult:
         """Commit one snapshot with what the messages wrote. SKIPPED when there is nothing to commit, or on a replay.
         The first attempt is made on `base`, where the caller has just loaded it.
 
-        Raises CommitConflictError when nothing is visible (the files are removed), CommitUnknownError when nobody
-        knows.
+        Raises CommitConflictError when nothing is visible (the files are removed), also for an identifier that was
+        committed with rows of another origin; CommitUnknownError when nobody knows.
         """
         added = tuple(file for message in messages for file in message.data_files)
         keyed = any(message.keys for message in messages)
         static_overwrite = self.options.mode is Mode.OVERWRITE and self.options.static
         if not (added or keyed or static_overwrite):
             return CommitResult("", Outcome.SKIPPED)
-        producer = _Producer(self, identifier, messages, added)
+        producer = _Producer(self, identifier, messages, added, origin)
         try:
-            committed = commit_snapshot(self.operations, producer, self._commit_options(identifier), base)
+            committed = commit_snapshot(self.operations, producer, self._commit_options(identifier, origin), base)
             result = replace(committed, rows=sum(message.rows for message in messages), files=len(added))
         except _ReplayedError:
             producer.discard()
@@ -91,9 +94,11 @@ class Committer:
             return result.with_notes([f"it is staged as {name!r}, and not visible before table.publish({name!r})"])
         return self._call_back(result, identifier, added)
 
-    def _commit_options(self, identifier: int) -> CommitOptions:
+    def _commit_options(self, identifier: int, origin: str) -> CommitOptions:
         options = self.options
         summary = {**options.summary, USER: self.user, IDENTIFIER: str(identifier)}
+        if origin:
+            summary[ORIGIN] = origin
         if options.wap_id:
             summary[STAGED] = options.wap_id
 
@@ -197,6 +202,7 @@ class _Producer:
     identifier: int
     messages: Sequence[IcebergMessage]
     added: tuple[DataFile, ...]
+    origin: str = ""
     deletes: RowDeletes | None = None
     removed: tuple[DataFile, ...] = ()
     found_on: int | None = None
@@ -211,6 +217,10 @@ class _Producer:
     def __call__(self, attempt: Attempt) -> Produced:
         committer, options = self.committer, self.committer.options
         if is_committed(attempt.metadata, attempt.head, options.branch, committer.user, self.identifier):
+            committed = commit_of(attempt.metadata, attempt.head, committer.user, self.identifier)
+            if committed is not None:
+                there = committed.summary.get(ORIGIN)
+                check_origin(self.identifier, self.origin, there, attempt.metadata.location, str(committed.snapshot_id))
             raise _ReplayedError("this user has committed this identifier before")
         self._refuse_dropped_specs(attempt.metadata)
         if options.mode is Mode.OVERWRITE and not options.filter:

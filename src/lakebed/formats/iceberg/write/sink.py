@@ -149,7 +149,7 @@ class IcebergSink:
         """The metadata that this sink has loaded, unless it is so old that others may well have committed since."""
         return self._base if clock.steady() < self._base_until else None
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises,
         and UsageError for a numbered commit that is to be staged under a `wap.id`."""
         if self.options.wap_id and identifier != BATCH_IDENTIFIER:
@@ -157,7 +157,7 @@ class IcebergSink:
             refuse_numbered(self.options.wap_id, self.metadata.location)
         finalized = self._finalized(messages, LocalEngine())
         base, self._base = self._fresh_base(), None
-        result = self._committer().commit(identifier, finalized, base)
+        result = self._committer().commit(identifier, finalized, base, origin)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(finalized))
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 

@@ -20,7 +20,7 @@ from lakebed.formats.paimon.commit.conflicts import (
     check_meanwhile,
     check_vectors,
 )
-from lakebed.formats.paimon.commit.kinds import NewSnapshot
+from lakebed.formats.paimon.commit.kinds import ORIGIN, NewSnapshot
 from lakebed.formats.paimon.commit.manifest_merge import MergeSettings, NothingToMergeError
 from lakebed.formats.paimon.commit.manifests import ManifestWriter
 from lakebed.formats.paimon.commit.row_ids import with_row_ids
@@ -137,6 +137,7 @@ class Attempt:
             watermark=_greatest(new.watermark, latest.watermark if latest else None),
             statistics=latest.statistics if latest else None,
             next_row_id=next_row,
+            properties=((ORIGIN, new.origin),) if new.origin else (),
         )
 
     def _index_manifest(self) -> str | None:

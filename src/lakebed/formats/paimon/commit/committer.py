@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError
@@ -16,6 +17,7 @@ from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.callbacks import commits_after
 from lakebed.formats.paimon.commit.hash_indexes import write_hash_indexes
 from lakebed.formats.paimon.commit.kinds import (
+    ORIGIN,
     AssignmentBase,
     NewSnapshot,
     append_changes,
@@ -32,6 +34,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import OwedCallbacks
+from lakebed.kernel.commit.origin import check_origin
 from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult, Outcome
@@ -58,12 +61,17 @@ class Committer:
         self._committed: int | None = None
 
     def commit(
-        self, identifier: int, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None = None
+        self,
+        identifier: int,
+        messages: Sequence[PaimonMessage],
+        replaced: ReplacedPartitions | None = None,
+        origin: str = "",
     ) -> CommitResult:
         """Commit messages under an identifier. It is skipped when this user has committed the identifier; a batch
         commit is never taken for a replay.
 
-        Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store
+        Raises CommitConflictError when another writer's commit stands in the way, or this user's own with rows of
+        another origin, CommitUnknownError when the store
         does not say how it ended.
         """
         _check_identifier(identifier)
@@ -73,11 +81,12 @@ class Committer:
             replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
             if not replayed:
                 try:
-                    result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
+                    checks = self._commit.check_appends
+                    result, latest = self._publish(identifier, messages, latest, replaced, checks, origin)
                 except ReplayedError as error:
                     replayed, latest = True, error.landed
         if replayed:
-            result = self._skip_replay(identifier, messages)
+            result = self._skip_replay(identifier, messages, origin)
         notes = self._follow_up(identifier, result.outcome is Outcome.COMMITTED, latest)
         return replace(result, notes=(*result.notes, *notes))
 
@@ -169,16 +178,24 @@ class Committer:
             self._scanned = latest.id
         return self._committed is not None and identifier <= self._committed
 
-    def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage]) -> CommitResult:
+    def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage], origin: str = "") -> CommitResult:
         """A replay wrote its files again: they are removed, except those that the table holds. All stay when the commit
-        that landed can no longer be seen."""
-
-        def clean() -> None:
-            if any(map(landed, self._history.backwards())):
-                self.abort(messages)
+        that landed can no longer be seen. CommitConflictError where it has rows of another origin."""
 
         def landed(snapshot: Snapshot) -> bool:
             return snapshot.commit_user == self._commit.user and snapshot.commit_identifier == identifier
+
+        def clean() -> None:
+            if find() is not None:
+                self.abort(messages)
+
+        @cache
+        def find() -> Snapshot | None:
+            return next(filter(landed, self._history.backwards()), None)
+
+        there = find() if origin else None
+        if there is not None:
+            check_origin(identifier, origin, dict(there.properties).get(ORIGIN), self._store.location, str(there.id))
 
         return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE, *afterwards("files of the replay stay", clean)))
 
@@ -202,6 +219,7 @@ class Committer:
         latest: Snapshot | None,
         replaced: ReplacedPartitions | None,
         check_appends: bool,
+        origin: str = "",
     ) -> tuple[CommitResult, Snapshot | None]:
         """Make the snapshots of a commit after `latest`; also returns the newest snapshot then."""
         snapshot: Snapshot | None = None
@@ -222,6 +240,7 @@ class Committer:
                 rows_since,
                 self._last_safe,
                 self._watermark(identifier),
+                origin=origin,
             )
             snapshot = latest = self._commit_snapshot(new, latest, another_follows=bool(compacts))
 
@@ -236,6 +255,7 @@ class Committer:
                 rows_since=rows_since,
                 last_safe=self._last_safe,
                 watermark=self._watermark(identifier),
+                origin=origin,
             )
             try:
                 latest = self._commit_snapshot(new, latest)

@@ -44,6 +44,10 @@ class AssignmentBase:
     partitions: frozenset[bytes] | None
 
 
+ORIGIN = "lakebed.commit.origin"
+"""The key of a snapshot's origin in its properties."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
     """A snapshot that a commit wants to make, and what may not have happened since it was planned.
@@ -55,6 +59,7 @@ class NewSnapshot:
     - `last_safe`: no other user may have compacted, overwritten or written to real buckets after this snapshot; None
       or negative: do not look.
     - `watermark`: that of the rows, in milliseconds since 1970; None: that of the latest snapshot.
+    - `origin`: where the rows come from, "" where that is unknown (`lakebed.kernel.commit.origin`).
     - `merges_manifests`: it changes no file, and merges all manifests that can be.
     """
 
@@ -69,6 +74,7 @@ class NewSnapshot:
     last_safe: int | None = None
     watermark: int | None = None
     merges_manifests: bool = False
+    origin: str = ""
 
 
 def kind_of_append(messages: Iterable[PaimonMessage], replaced: ReplacedPartitions | None) -> CommitKind:

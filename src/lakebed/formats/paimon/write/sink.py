@@ -147,13 +147,13 @@ class PaimonSink:
             return prepared
         return self.compaction.compact(plan.target.state, prepared, engine, replaces=self.mode is Mode.OVERWRITE)
 
-    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
         ours = self._with_files(messages)
         replaced = None
         if self.mode is Mode.OVERWRITE:
             replaced = replaced_partitions(ours, self.schema, self.options.table, self.overwrite, self._table)
-        result = self._committer.commit(identifier, ours, replaced)
+        result = self._committer.commit(identifier, ours, replaced, origin)
         self._forget(ours)
         waits = any(message.new_files and not message.compacts for message in ours)
         invisible = self._invisible_note() if waits else ""
