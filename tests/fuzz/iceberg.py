@@ -43,7 +43,8 @@ def metadata(data: bytes) -> None:
     for spec in table.specs.values():
         partition_type(table, spec)
     again = metadata_from_json(metadata_to_json(table.document), "m")
-    assert again.schema == table.schema and [*again.snapshots] == [*table.snapshots]
+    # pyiceberg's schema without columns equals none, not even itself.
+    assert again.schema.fields == table.schema.fields and [*again.snapshots] == [*table.snapshots]
     with decoding("it cannot be shortened"):
         brief(table)
 

@@ -22,7 +22,7 @@ from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
 from lakebed.kernel.files.patience import again, hedged
 from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
-from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, Version, inside
+from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, Version, name_in_bucket
 from lakebed.kernel.files.upload import PART, Upload
 from lakebed.kernel.files.waiting import budget, hedge_threads, one_of_many, request_threads, slots, waiting
 
@@ -73,7 +73,7 @@ class RemoteStore(Store):
         """The direct content of a folder."""
         try:
             with self._request():
-                client, prefix = self._client, inside(folder) or None
+                client, prefix = self._client, name_in_bucket(folder) or None
                 result = again(lambda: obstore.list_with_delimiter(client, prefix), self._credentials.bounds)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
@@ -102,7 +102,7 @@ class RemoteStore(Store):
         failures = 0
         while True:
             try:
-                for chunk in obstore.list(self._client, inside(folder) or None, offset=last):
+                for chunk in obstore.list(self._client, name_in_bucket(folder) or None, offset=last):
                     for meta in chunk:
                         yield FileInfo(last := meta["path"], meta["size"])
                     failures = 0
@@ -124,7 +124,7 @@ class RemoteStore(Store):
     def _head(self, path: str) -> Mapping[str, Any]:
         try:
             with self._request():
-                return obstore.head(self._client, inside(path))
+                return obstore.head(self._client, name_in_bucket(path))
         except FileNotFoundError as error:
             raise (self._missing(path) if is_missing(error) else self._failed("look at", path, error)) from error
         except BaseError as error:
@@ -201,7 +201,7 @@ class RemoteStore(Store):
     @contextmanager
     def fetching(self, files: Iterable[FileInfo]) -> Iterator[None]:
         """A block that is going to read these files, in about this order."""
-        block = self._fetching.begin([FileInfo(inside(path), size) for path, size in files])
+        block = self._fetching.begin([FileInfo(name_in_bucket(path), size) for path, size in files])
         try:
             yield
         finally:
@@ -240,7 +240,7 @@ class RemoteStore(Store):
         options: Any = {} if part is None else {"range": part}
         try:
             client, bounds = self._client, self._credentials.bounds
-            inside(path)
+            name_in_bucket(path)
 
             def get() -> tuple[memoryview, int]:
                 with slots(self._requests):
@@ -266,7 +266,7 @@ class RemoteStore(Store):
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
         """A new data file: one request where it is small, else parts. Nothing is visible before the block ends without
         an error. After an error, the parts that were sent are removed."""
-        inside(path)
+        name_in_bucket(path)
         upload = Upload(lambda data: self.write(path, data), lambda parts: self._put_parts(path, parts))
         try:
             yield pa.PythonFile(upload, mode="w")
@@ -285,7 +285,7 @@ class RemoteStore(Store):
         """Write or replace a whole file."""
         try:
             with self._request():
-                obstore.put(self._clients.for_body(len(data)), inside(path), data)
+                obstore.put(self._clients.for_body(len(data)), name_in_bucket(path), data)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
@@ -299,7 +299,9 @@ class RemoteStore(Store):
     def read_version(self, path: str) -> tuple[bytes, Version]:
         """The bytes of a small file and their version."""
         try:
-            return again(lambda: conditional.read(self._client, inside(path), self._request), self._credentials.bounds)
+            return again(
+                lambda: conditional.read(self._client, name_in_bucket(path), self._request), self._credentials.bounds
+            )
         except FileNotFoundError as error:
             raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
         except BaseError as error:
@@ -311,14 +313,14 @@ class RemoteStore(Store):
 
     def _put(self, path: str, data: bytes, version: Version | None) -> PutOutcome:
         writer, reader = self._clients.for_body(len(data)), self._clients.brief()
-        outcome, refusal = conditional.put(writer, reader, inside(path), data, self._request, version)
+        outcome, refusal = conditional.put(writer, reader, name_in_bucket(path), data, self._request, version)
         if refusal is not None:
             raise self._not_written(path, refusal) from refusal
         return outcome
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing file is not an error."""
-        client, name = self._client, inside(path)
+        client, name = self._client, name_in_bucket(path)
         try:
             with self._request():
                 again(lambda: obstore.delete(client, name), self._credentials.bounds)
@@ -335,7 +337,7 @@ class RemoteStore(Store):
 
     def _delete_batch(self, paths: Sequence[str]) -> Mapping[str, StorageError]:
         if len(paths) > 1:
-            client, names = self._client, [inside(path) for path in paths]
+            client, names = self._client, [name_in_bucket(path) for path in paths]
             with suppress(BaseError, FileNotFoundError), self._request():
                 again(lambda: obstore.delete(client, names), self._credentials.bounds)
                 return {}

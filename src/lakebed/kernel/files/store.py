@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -280,6 +281,18 @@ def inside(path: str) -> str:
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise UnsupportedError(
             f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'"
+        )
+    return path
+
+
+_NAMELESS = re.compile(r"//|(^|/)\.(/|$)|[\x00-\x1f\x7f]")
+
+
+def name_in_bucket(path: str) -> str:
+    """The path itself, if it stays inside the store and an object can have that name: else UnsupportedError."""
+    if _NAMELESS.search(inside(path)):
+        raise UnsupportedError(
+            f"path {path!r} has no name in a bucket", why="it has an empty name, '.' or a control character"
         )
     return path
 

@@ -7,7 +7,7 @@ to version 9 (`EightToNineUpgradeHandler`) turns them into. Any other payload, m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -109,14 +109,23 @@ def known_rules(rules: MergeRules) -> MergeRules:
     return MergeRules() if rules.refused else rules
 
 
-def check_known(rules: MergeRules, table: str) -> None:
-    """Raise UnsupportedError, naming what decides, when lakebed does not know how the table merges rows."""
+def check_known(rules: MergeRules, table: str, columns: Collection[str] | None = None) -> None:
+    """Raise UnsupportedError, naming what decides, when lakebed does not know how the table merges rows; with the names
+    of its `columns` also where an ordering column is none of them."""
     if rules.refused:
         raise UnsupportedError(
             f"the table merges rows by {rules.refused}",
             table=table,
             why="lakebed does not know its rules, and guessing could give wrong rows",
             todo="Read without merging (hoodie.datasource.merge.type = skip_combine), or compact it first",
+        )
+    unknown = [name for name in rules.ordering if columns is not None and name not in columns]
+    if unknown:
+        raise UnsupportedError(
+            f"the table orders the versions of a row by {', '.join(map(repr, unknown))}, which is no column of it",
+            table=table,
+            why="without its values older rows could win",
+            todo="Set hoodie.table.ordering.fields or hoodie.table.precombine.field in hoodie.properties to a column",
         )
 
 

@@ -98,7 +98,7 @@ def row_changes(state: TableState, options: Options, commit_range: CommitRange, 
     check_has_changes(state)
     schema = state.schema()
     reader = reader_of(state, options, schema, commit_range.view)
-    check_known(reader.rules, state.store.location)
+    check_known(reader.rules, state.store.location, schema.names)
     return RowChanges(reader, decoded, state.config.record_keys if _has_text_keys(state) else ())
 
 

@@ -50,7 +50,7 @@ def plan_range(state: TableState, request: ReadRequest, commit_range: CommitRang
     check_has_changes(state)
     schema = state.schema()
     reader = reader_of(state, request.options, schema, commit_range.view)
-    check_known(reader.rules, state.store.location)
+    check_known(reader.rules, state.store.location, schema.names)
     planner = _Planner(state, commit_range)
     missing: tuple[str, ...] = ()
     try:

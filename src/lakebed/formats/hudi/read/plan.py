@@ -81,7 +81,7 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     reader = reader_of(state, options, schema, view, view)
     with_logs = any(file_slice.logs for file_slice in slices)
     if with_logs and reader.combine:
-        check_known(reader.rules, state.store.location)
+        check_known(reader.rules, state.store.location, schema.names)
     if with_logs:
         _check_keys(state, schema)
     prunable = set(projection.filtered) <= _same_in_every_version(state, schema)

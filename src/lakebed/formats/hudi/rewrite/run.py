@@ -30,6 +30,7 @@ from lakebed.formats.hudi.commit.rollback import forget_buckets
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
+from lakebed.formats.hudi.merge.rules import check_known
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.completeness import check_cut
@@ -131,7 +132,11 @@ class Rewrite:
     @property
     def _reader(self) -> SliceReader:
         state = self.state
-        return reader_of(state, READ.parse({}), state.schema(), state.view())
+        schema = state.schema()
+        reader = reader_of(state, READ.parse({}), schema, state.view())
+        if self._merge_on_read:
+            check_known(reader.rules, state.store.location, schema.names)
+        return reader
 
     def _refuse(self) -> None:
         state = self.state

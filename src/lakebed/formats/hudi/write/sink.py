@@ -29,7 +29,7 @@ from lakebed.formats.hudi.index.lookups import begin_lookup
 from lakebed.formats.hudi.index.renewal import new_rings, with_buckets
 from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from lakebed.formats.hudi.merge.rules import rules_of
+from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.write.column_ids import ColumnIds
@@ -253,6 +253,9 @@ class HudiSink:
             transaction.markers,
             wanted_of(context.store, context.config, context.options),
         )
+        rules = rules_of(context.config)
+        if settings.combines:
+            check_known(rules, context.store.location, target.file_schema.names)
         run = WriteRun(
             settings,
             found.files,
@@ -261,7 +264,7 @@ class HudiSink:
             self._engine or LocalEngine(),
             found.pending,
             transaction.inflight,
-            Combiner(rules_of(context.config), settings.index.everywhere is not None) if settings.combines else None,
+            Combiner(rules, settings.index.everywhere is not None) if settings.combines else None,
             lookup.find,
             context.concurrency.beside_clusterings,
         )

@@ -95,7 +95,7 @@ def footer_reader(files: Files, metadata: TableMetadata) -> FooterReader:
     text = metadata.properties.get(NAME_MAPPING) or _new_mapping(metadata)
     leaves = leaves_of(metadata.schema.fields)
     modes = metrics_modes(leaves, metadata.properties)
-    return FooterReader(files, metadata.schema, metadata.spec, NameMapping.parse(text), modes)
+    return FooterReader(files, metadata.schema, metadata.spec, NameMapping.of_table(text, metadata.location), modes)
 
 
 def _new_mapping(metadata: TableMetadata) -> str:

@@ -117,7 +117,7 @@ class TableMetadata:
         """All schemas by id."""
         with decoding("the schemas of the table cannot be read", table=self.location):
             documents = self.schema_documents.values()
-            return {int(s.get("schema-id", 0)): _model(Schema, with_all_types(s)) for s in documents}
+            return {int(s.get("schema-id", 0)): _model(Schema, s, _schema) for s in documents}
 
     @property
     def schema_documents(self) -> Mapping[int, Document]:
@@ -316,6 +316,12 @@ def brief(metadata: TableMetadata, compressed: bool = False) -> bytes:
     known = {key: for_pyiceberg(metadata.document[key]) for key in SCHEMAS if key in metadata.document}
     fewer = {**metadata.document, **known, "snapshots": snapshots.only(places), "snapshot-log": JsonArray(())}
     return metadata_to_json(fewer, compressed)
+
+
+def _schema(document: Document) -> Schema:
+    """A schema. KeyError for one without its fields, which pyiceberg takes for a table without columns."""
+    whole = with_all_types(document)
+    return Schema.model_validate({**whole, "fields": whole["fields"]})
 
 
 def _model(kind: Any, document: Document, parse: Callable[[Document], Any] | None = None) -> Any:

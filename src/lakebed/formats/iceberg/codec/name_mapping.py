@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.kernel.decoding import decoding
+
 
 @dataclass(frozen=True, slots=True)
 class MappedField:
@@ -32,6 +34,13 @@ class NameMapping:
     def parse(cls, text: str) -> NameMapping:
         """The mapping of a table property's text. ValueError, TypeError or KeyError for one that is none."""
         return cls(_fields(json.loads(text)))
+
+    @classmethod
+    def of_table(cls, text: str, table: str) -> NameMapping:
+        """The mapping of a table's property. CorruptError that names the property for a text that is none."""
+        what = "the property schema.name-mapping.default is no name mapping"
+        with decoding(what, table=table, todo="Set the property anew, or remove it"):
+            return cls.parse(text)
 
 
 def _fields(documents: Any) -> tuple[MappedField, ...]:

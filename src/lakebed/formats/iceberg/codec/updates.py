@@ -21,7 +21,11 @@ from lakebed.formats.iceberg.codec.json_array import JsonArray
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.formats.iceberg.codec.snapshots import Ref
+from lakebed.kernel.options import Option
 
+_PREVIOUS_VERSIONS = Option(
+    "write.metadata.previous-versions-max", int, 100, "How many earlier metadata files the log names."
+)
 TableRequirement = Mapping[str, Any]
 """A `TableRequirement` of the REST specification, as JSON."""
 TableUpdate = Mapping[str, Any]
@@ -130,7 +134,8 @@ def cleans_log(metadata: TableMetadata) -> bool:
 
 def _remember(document: dict[str, Any], time: int, location: str) -> None:
     """Add the replaced file to the metadata log, which keeps at most `write.metadata.previous-versions-max` files."""
-    most = max(1, int((document.get("properties") or {}).get("write.metadata.previous-versions-max", 100)))
+    text = (document.get("properties") or {}).get(_PREVIOUS_VERSIONS.key, "100")
+    most = max(1, _PREVIOUS_VERSIONS.read(text))
     log = [*(document.get("metadata-log") or ()), {"timestamp-ms": time, "metadata-file": location}]
     document["metadata-log"] = log[-most:]
 

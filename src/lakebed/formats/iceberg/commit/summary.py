@@ -12,6 +12,7 @@ from pyiceberg.partitioning import PartitionSpec
 
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, partition_key
 from lakebed.formats.iceberg.layout import partition_path
+from lakebed.kernel.options import is_number
 
 _TOTALS = (
     ("total-records", ("added-records",), ("deleted-records",)),
@@ -69,8 +70,8 @@ def with_totals(counts: Mapping[str, str], before: Mapping[str, str] | None) -> 
     """The counts, and the totals after them. `before` is the parent's summary, None for a first snapshot."""
     totals = {}
     for total, plus, minus in _TOTALS:
-        base = "0" if before is None else before.get(total)
-        if base is not None:
+        base = "0" if before is None else before.get(total, "")
+        if is_number(base):  # as in the reference engine, what is no number has no total after it
             value = int(base) + _sum(counts, plus) - _sum(counts, minus)
             if value >= 0:
                 totals[total] = str(value)

@@ -74,7 +74,7 @@ class ReadContext:
             schema or metadata.schema,
             (metadata.schema, *newest_first),
             metadata.specs,
-            NameMapping.parse(mapping) if mapping else None,
+            NameMapping.of_table(mapping, metadata.location) if mapping else None,
             delete_memory,
             metadata.location,
         )

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf
+from lakebed.kernel.options import Option
 
 _DEFAULT = "write.metadata.metrics.default"
 _COLUMN = "write.metadata.metrics.column."
-_MAX_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
+_MAX_COLUMNS = Option(
+    "write.metadata.metrics.max-inferred-column-defaults",
+    int,
+    100,
+    "How many columns have metrics where the table names no default mode.",
+)
 _INFERRED = "truncate(16)"
 _WHOLE = 2**31 - 1
 
@@ -48,7 +54,7 @@ def metrics_modes(
     """
     default = properties.get(_DEFAULT)
     mode = MetricsMode.parse(default or _INFERRED, _DEFAULT)
-    inferred = int(properties.get(_MAX_COLUMNS, 100)) if default is None else len(leaves)
+    inferred = _MAX_COLUMNS.read(properties.get(_MAX_COLUMNS.key, "100")) if default is None else len(leaves)
     none, of_sorted = MetricsMode(False, 0), mode if mode.length else MetricsMode(True, 16)
     modes = {}
     for number, leaf in enumerate(leaves):
