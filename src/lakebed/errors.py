@@ -104,9 +104,7 @@ class OptionError(UsageError):
     def unknown(cls, key: str, known: Iterable[str], *, where: str = "", **fields: str) -> OptionError:
         """The error for a key that is not among the `known` ones of `where`; it suggests the nearest of them."""
         known = sorted(set(known))
-        by_lower = {name.lower(): name for name in known}
-        near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.5)
-        nearest = by_lower[near[0]] if near else ""
+        nearest = nearest_of(key, known)
         place = f" of {where}" if where else ""
         todo = f"Did you mean {nearest!r}?" if nearest else f"Known options: {', '.join(known) or 'none'}"
         return cls(f"unknown option {key!r}{place}", key=key, nearest=nearest, todo=todo, **fields)
@@ -212,6 +210,20 @@ class CorruptBlocksWarning(ReadWarning):
     def __init__(self, what: str, *, table: str, file: str, ranges: int, size: int) -> None:
         self.file, self.ranges, self.size = file, ranges, size
         super().__init__(what, table=table)
+
+
+def nearest_of(name: str, known: Iterable[str]) -> str:
+    """The known name that is spelled most like one, "" when none is close."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[near[0]] if near else ""
+
+
+def known_columns(name: str, columns: Iterable[str]) -> str:
+    """What to do about an unknown column: take the nearest, or one of those that there are."""
+    columns = list(columns)
+    nearest = nearest_of(name, columns)
+    return f"{f'Did you mean {nearest!r}? ' if nearest else ''}Columns: {', '.join(columns) or 'none'}"
 
 
 def first_line(error: BaseException) -> str:

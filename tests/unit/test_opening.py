@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CorruptError, TableExistsError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CorruptError,
+    LakebedError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.opening import is_catalog_name
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
@@ -66,3 +74,30 @@ def test_a_path_that_looks_like_a_name_stays_a_path(tmp_path: Path, monkeypatch:
     (tmp_path / "ice:db.t").mkdir()
     monkeypatch.chdir(tmp_path)
     assert not is_catalog_name("ice:db.t")
+
+
+def test_a_place_without_a_table_is_told_by_what_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "hive" / "dt=2024-01-01").mkdir(parents=True)
+    (tmp_path / "files").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "files" / "a.parquet")
+    table = lakebed.create(tmp_path / "orders", "paimon", SCHEMA, primary_key="id", partition_by="dt")
+    table.write(pa.table({"id": [1], "dt": ["a"]}, schema=SCHEMA))
+    hudi = lakebed.create(tmp_path / "hudi", "hudi", SCHEMA, primary_key="id", partition_by="dt")
+    hudi.write(pa.table({"id": [1], "dt": ["a"]}, schema=SCHEMA))
+    for place, said in {
+        "delta": "this is a Delta Lake table .*The package deltalake reads it",
+        "hive": "this is a folder of plain files, not a table .*lakebed.snapshot makes an Iceberg table of them",
+        "files": "this is a folder of plain files, not a table",
+        "files/a.parquet": "this is a file, not a table",
+        "order": f"the path does not exist .*Did you mean '{tmp_path}/orders'",
+        "Orders": f"Did you mean '{tmp_path}/orders'",
+        "orders/dt=a": "this is a folder inside a table",
+        "hudi/a": "this is a folder inside a table",
+        "": "not a Hudi, Paimon or Iceberg table",
+    }.items():
+        with pytest.raises(TableNotFoundError, match=said):
+            lakebed.open(tmp_path / place)
+    for columns, where in ((["Di"], None), (None, "di = 1")):
+        with pytest.raises(LakebedError, match=r"Did you mean 'id'\? Columns: id, dt"):
+            table.read(columns=columns, where=where)

@@ -10,7 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import (
+    SchemaError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+    nearest_of,
+)
 from lakebed.kernel.files import FileInfo, Listing, Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.garbage import no_cycles
@@ -92,13 +99,13 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
     with store.fetching(_READ_FIRST):
         detected, metadata = _likely_format(store)
         if detected is None:
-            raise _not_a_table(store)
+            raise _not_a_table(store, metadata)
         try:
             return _class_of(detected).opened(store, texts, metadata)
         except TableNotFoundError as error:
             if detected != "iceberg":
                 raise
-            raise _not_a_table(store) from error  # its folder of metadata is empty
+            raise _not_a_table(store, metadata) from error  # its folder of metadata is empty
 
 
 def create_table(
@@ -232,19 +239,46 @@ def _class_of(name: str) -> type[Table]:
     raise UsageError(f"unknown format {given}", todo=f"Formats: {', '.join(FORMATS)}")
 
 
-def _not_a_table(store: Store) -> TableNotFoundError:
-    root = store.local_path("")
-    if root is not None and not os.path.exists(root):
-        return TableNotFoundError(
-            "the path does not exist", table=store.location, todo="Check the spelling of the location"
-        )
-    if root is not None and not os.path.isdir(root):
+def _not_a_table(store: Store, root: Listing) -> TableNotFoundError:
+    """The error for a place where there is no table, by what its listing shows."""
+    path = store.local_path("")
+    if path is not None and not os.path.exists(path):
+        return TableNotFoundError("the path does not exist", table=store.location, todo=_like_it(path))
+    if path is not None and not os.path.isdir(path):
         return TableNotFoundError(
             "this is a file, not a table", table=store.location, todo="Give the table's root folder"
         )
+    names = {info.name for info in root.files}
+    if "_delta_log" in root.folders:
+        return TableNotFoundError(
+            "this is a Delta Lake table", table=store.location,
+            why="lakebed has tables of Hudi, Paimon and Iceberg", todo="The package deltalake reads it",
+        )  # fmt: skip
+    if ".hoodie_partition_metadata" in names or any(name.startswith("bucket-") for name in root.folders):
+        return TableNotFoundError(
+            "this is a folder inside a table, not a table", table=store.location, todo="Give the table's root folder"
+        )
+    files = any(name.endswith((".parquet", ".orc", ".avro")) for name in names)
+    if files or any("=" in name for name in root.folders):
+        return TableNotFoundError(
+            "this is a folder of plain files, not a table", table=store.location,
+            why="nothing in it says which files belong together",
+            todo="lakebed.snapshot makes an Iceberg table of them, and pyarrow.dataset reads them as they are",
+        )  # fmt: skip
     return TableNotFoundError(
         "not a Hudi, Paimon or Iceberg table",
         table=store.location,
         why="it has no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json",
         todo="Give the table's root folder (for Paimon: WAREHOUSE/DB.db/TABLE)",
     )
+
+
+def _like_it(path: str) -> str:
+    """What to do about a path that does not exist: take the one beside it that is spelled most like it."""
+    folder, name = os.path.split(os.path.abspath(path))
+    try:
+        nearest = nearest_of(name, (entry.name for entry in os.scandir(folder) if entry.is_dir()))
+    except OSError:
+        nearest = ""
+    found = f"Did you mean {os.path.join(folder, nearest)!r}? " if nearest else ""
+    return f"{found}Check the spelling of the location"

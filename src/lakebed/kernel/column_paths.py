@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, known_columns
 from lakebed.kernel.predicates.where import find_column
 
 
@@ -31,7 +31,7 @@ def place_of(name: str, names: Sequence[str]) -> int:
     """Where a name stands among others. SchemaError when it does not."""
     found = find_column(name, names)
     if found is None:
-        raise SchemaError(f"there is no column {name!r}", todo=f"Columns: {', '.join(names)}")
+        raise SchemaError(f"there is no column {name!r}", todo=known_columns(name, names))
     return [*names].index(found)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UsageError
+from lakebed.errors import SchemaError, UsageError, known_columns
 from lakebed.kernel.options import duration_ms
 from lakebed.kernel.predicates.where import find_column
 from lakebed.model.instant import Instant
@@ -81,7 +81,7 @@ def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> 
             )
         name = find_column(column, schema.names)
         if name is None:
-            raise SchemaError(f"unknown column {column!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
+            raise SchemaError(f"unknown column {column!r}", table=table, todo=known_columns(column, schema.names))
         if name in names:
             raise SchemaError(f"column {name!r} is asked for twice", table=table, todo="Name each column once")
         names.append(name)

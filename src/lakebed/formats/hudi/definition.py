@@ -15,7 +15,15 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, OptionError, SchemaError, TableExistsError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CommitUnknownError,
+    OptionError,
+    SchemaError,
+    TableExistsError,
+    UnsupportedError,
+    UsageError,
+    known_columns,
+)
 from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.codec.avro_schema import avro_schema
 from lakebed.formats.hudi.codec.properties import properties_text
@@ -218,7 +226,7 @@ def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], locat
                 raise SchemaError(
                     f"{what} names the unknown column {name!r}",
                     table=location,
-                    todo=f"Columns: {', '.join(schema.names)}",
+                    todo=known_columns(name, schema.names),
                 )
 
 

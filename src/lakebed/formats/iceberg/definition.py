@@ -19,7 +19,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform, parse_transform
 
-from lakebed.errors import OptionError, SchemaError, UsageError
+from lakebed.errors import OptionError, SchemaError, UsageError, known_columns
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
@@ -127,7 +127,7 @@ def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
 def _column(name: str, schema: pa.Schema, table: str) -> str:
     column = find_column(name, schema.names)
     if column is None:
-        raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
+        raise SchemaError(f"unknown column {name!r}", table=table, todo=known_columns(name, schema.names))
     return column
 
 
@@ -251,6 +251,6 @@ def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
     source = find_column(column, names)
     if source is None:
         raise UsageError(
-            f"partition_by names the unknown column {column!r}", table=table, todo=f"Columns: {', '.join(names)}"
+            f"partition_by names the unknown column {column!r}", table=table, todo=known_columns(column, names)
         )
     return (f"{source}_{suffix}" if suffix else source), transform, source

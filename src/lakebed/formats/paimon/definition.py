@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.errors import OptionError, SchemaError, UnsupportedError
+from lakebed.errors import OptionError, SchemaError, UnsupportedError, known_columns
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.from_arrow import field_from_arrow
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -143,7 +143,7 @@ def _columns(names: Sequence[str], schema: pa.Schema, what: str, table: str) -> 
                 f"{what} names the unknown column {name!r}",
                 table=table,
                 why=why,
-                todo=f"Columns: {', '.join(schema.names)}",
+                todo=known_columns(name, schema.names),
             )
         if column in columns:
             raise SchemaError(f"{what} names {column!r} twice", table=table)

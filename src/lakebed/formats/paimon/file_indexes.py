@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, known_columns
 from lakebed.formats.paimon.codec.file_index.container import write_container
 from lakebed.formats.paimon.codec.file_index.kinds import KINDS, BloomBuilder, IndexRule, RowsBuilder, takes
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -146,7 +146,7 @@ def _column(schema: TableSchema, name: str, kinds: Mapping[str, Mapping[str, str
     if column not in schema.names:
         raise OptionError(
             f"option {key!r} names a column that the table does not have: {column!r}", key=key, table=table,
-            todo=f"Columns: {', '.join(schema.names)}",
+            todo=known_columns(column, schema.names),
         )  # fmt: skip
     kind = schema.field(column).type
     if map_key is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
-from lakebed.errors import PredicateError, first_line
+from lakebed.errors import PredicateError, first_line, known_columns
 from lakebed.kernel.predicates.literals import equal_floats, exactly, of_hex, typed
 from lakebed.kernel.predicates.sql_parse import nested_too_deeply, parsed, quoting_hint
 from lakebed.kernel.predicates.tree import (
@@ -186,7 +186,7 @@ class _Translation:
             raise PredicateError(
                 f"where names the {'ambiguous' if near else 'unknown'} column {parts[0]!r}",
                 why="" if near else quoting_hint(self._text),
-                todo=f"Columns: {', '.join(near or self._schema.names)}",
+                todo=known_columns(parts[0], near or self._schema.names),
             )
         kind = self._schema.field(name).type
         path = [name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, known_columns
 from lakebed.formats.iceberg.add_files.footer import arrow_schema_of, fits
 from lakebed.formats.iceberg.add_files.paths import Candidate
 from lakebed.formats.iceberg.codec.name_mapping import NameMapping
@@ -97,7 +97,7 @@ def with_given(
         if name is None:
             raise SchemaError(
                 f"the type of an unknown column {field.name!r} is given",
-                why="neither the files nor the names of their folders have it", todo=f"Columns: {', '.join(names)}",
+                why="neither the files nor the names of their folders have it", todo=known_columns(field.name, names),
             )  # fmt: skip
         kinds[name] = field.type
     unknown = [name for name in names if pa.types.is_null(kinds[name])]

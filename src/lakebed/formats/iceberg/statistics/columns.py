@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, SchemaError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, SchemaError, known_columns
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.puffin import Blob, compressed, write_puffin
@@ -80,8 +80,8 @@ def _named(schema: Schema, name: str, table: str) -> StatsColumn:
     for part in name.split(".") if find_column(name, [f.name for f in schema.fields]) is None else [name]:
         there = find_column(part, [field.name for field in fields])
         if there is None:
-            known = ", ".join(field.name for field in schema.fields)
-            raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {known}")
+            known = known_columns(name, (field.name for field in schema.fields))
+            raise SchemaError(f"unknown column {name!r}", table=table, todo=known)
         field = next(field for field in fields if field.name == there)
         path.append(there)
         id, kind = field.field_id, field.field_type

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, known_columns
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.message import IcebergMessage
@@ -265,7 +265,7 @@ def _column(name: str, metadata: TableMetadata) -> str:
         raise UsageError(
             f"option upsert.keys names the unknown column {name!r}",
             table=metadata.location,
-            todo=f"Columns: {', '.join(names)}",
+            todo=known_columns(name, names),
         )
     return column
 
