@@ -32,7 +32,8 @@ PATIENCE = 900
 PROGRAMS = tuple(f"{SPARK}test_{name}.py" for name in ("cluster", "connect", "demo"))
 """Those that start it as a program of its own. The others have one session together."""
 WITHOUT_SPARK = tuple(
-    f"{SPARK}test_{name}.py" for name in ("java", "pipeline_file", "pushdown", "read_task", "ship", "types", "upkeep")
+    f"{SPARK}test_{name}.py"
+    for name in ("java", "pipeline_file", "pipeline_sql", "pushdown", "read_task", "ship", "types", "upkeep")
 )
 """Those that need no Spark after all."""
 RARELY = frozenset(name for table_format in ("hudi", "paimon", "iceberg") for name in names(table_format)) - DAILY

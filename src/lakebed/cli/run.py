@@ -32,6 +32,9 @@ _NOISE = (
 
 def run(
     pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline file (TOML).", show_default=False)],
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the pipeline without Spark, and change nothing.")
+    ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
     json: JsonOption = False,
@@ -41,6 +44,9 @@ def run(
     pipelines = import_module("lakebed.spark.pipeline")  # pyspark takes half a second: only commands that need it wait
     definition = pipelines.load(pipeline)
     pipelines.check(definition)
+    if check:
+        _checked(definition, import_module("lakebed.spark.pipeline_sql").check_query(definition), json)
+        return
     result = run_pipeline(definition, master, remote, title=f"{pipeline}: starting Spark")
     notes = list(dict.fromkeys(note for batch in result.batches for note in batch.notes))
     if json:
@@ -58,6 +64,16 @@ def run(
     output.stdout().print(f"{result.rows_in} rows in {result.commits} commits -> {definition.sink}")
     for note in notes:
         output.stdout().print(f"note: {note}")
+
+
+def _checked(definition: Pipeline, columns: tuple[str, ...], as_json: bool) -> None:
+    """Say what a check has found: nothing that speaks against a run."""
+    if as_json:
+        output.emit_json({"pipeline": definition.file, "sink": definition.sink, "columns": list(columns) or None})
+    elif columns:
+        output.stdout().print(f"{definition.file}: all well. Columns of the sink's rows: {', '.join(columns)}")
+    else:
+        output.stdout().print(f"{definition.file}: all well, but only Spark can tell which columns the SQL gives")
 
 
 def run_pipeline(
