@@ -26,10 +26,11 @@ from tests.objectstore.server import StoreServer
 HERE = Path(__file__).parent
 SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
-INTEROP = "tests/interop/"
+INTEROP = ("tests/interop/", "tests/programs/")
+"""The folders of `./run interop`."""
 PATIENCE = 900
 """Seconds: a busy machine takes minutes to start a JVM."""
-PROGRAMS = tuple(f"{SPARK}test_{name}.py" for name in ("cluster", "connect", "demo"))
+PROGRAMS = (f"{SPARK}test_demo.py",)
 """Those that start it as a program of its own. The others have one session together."""
 WITHOUT_SPARK = tuple(
     f"{SPARK}test_{name}.py"
@@ -37,7 +38,7 @@ WITHOUT_SPARK = tuple(
 )
 """Those that need no Spark after all."""
 RARELY = frozenset(name for table_format in ("hudi", "paimon", "iceberg") for name in names(table_format)) - DAILY
-SLOW_FOLDERS = (SPARK, "tests/crash/", "tests/property/", INTEROP)
+SLOW_FOLDERS = (SPARK, "tests/crash/", "tests/property/", *INTEROP)
 SLOW_PROMISES = {
     "test_where_keeps_what_a_filter_keeps",
     "test_many_writes_are_a_dict",
@@ -123,7 +124,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # A group takes a worker the longest: workers begin with them, so that the others do not wait for one at the end.
     items.sort(key=lambda item: not group_of(item.nodeid))
     for item in items:
-        if item.nodeid.startswith((SPARK, INTEROP)):
+        if item.nodeid.startswith((SPARK, *INTEROP)):
             asked = item.get_closest_marker("timeout")
             if not asked or asked.args[0] < PATIENCE:
                 item.add_marker(pytest.mark.timeout(PATIENCE), append=False)

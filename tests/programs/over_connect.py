@@ -1,6 +1,6 @@
 """A separate process with a Spark Connect server: register, read, stream and write. It prints its results as JSON.
 
-    python -m tests.spark.over_connect HUDI FOLDER
+    python -m tests.programs.over_connect HUDI FOLDER
 
 All sessions of a process are classic, or all are Connect. Hence the separate process.
 """

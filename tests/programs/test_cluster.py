@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.golden import unpack
-from tests.spark.bare_python import bare_python
-from tests.spark.cluster import standalone
-from tests.spark.on_cluster import ROWS
+from tests.programs.bare_python import bare_python
+from tests.programs.cluster import standalone
+from tests.programs.on_cluster import ROWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object
     python = bare_python(folder / "bare")
     table = unpack("hudi", "mor_v8")
     with standalone(folder) as master:
-        command = [sys.executable, "-m", "tests.spark.on_cluster", master, str(python), str(table), str(folder)]
+        command = [sys.executable, "-m", "tests.programs.on_cluster", master, str(python), str(table), str(folder)]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     print(ran.stderr)  # how long each part took
     assert ran.returncode == 0, ran.stderr[-4000:]
