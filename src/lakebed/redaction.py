@@ -28,7 +28,7 @@ _USER = re.compile(
     r"((?:(?!%2F|%40|%252F|%2540)[^\s/@'\"<>?#])+)(@|%40|%2540)"
 )
 _SETTING = re.compile(
-    r"(?i)(?<![\w.\-])((?:[\w.\-]{0,60}(?:secret[\w.\-]{0,30}|password|passwd|token|account[_.\-]?key|"
+    r"(?i)(?<![\w.\-])((?:[\w.\-]{0,60}(?:secret[\w.\-]{0,30}|password|passwd|token|account[_.\-]?key(?:\.[\w.\-]{1,80})?|sas[_.\-]token\.[\w.\-]{1,80}|"
     r"access[_.\-]?key(?:[_.\-]?id)?|api[_.\-]?key|private[_.\-]?key|credential|sas))"
     r"(?:(?:=|%3D)['\"]?|['\"]\s*[:=]\s*['\"]))(?!true\b|false\b|\.\.\.)" + _VALUE
 )
@@ -62,11 +62,16 @@ def names_secret(key: str) -> bool:
     return _SETTING.search(f"{key}=value") is not None and not key.lower().endswith(_HARMLESS)
 
 
+def shown(key: str, value: str) -> str:
+    """The value of a setting, as it may be printed."""
+    return HIDDEN if names_secret(key) else redacted(value)
+
+
 class Settings(dict[str, str]):
     """Settings by key. Their values are there for programs; what is printed has no secrets."""
 
     def __repr__(self) -> str:
-        return repr({key: HIDDEN if names_secret(key) else redacted(value) for key, value in self.items()})
+        return repr({key: shown(key, value) for key, value in self.items()})
 
     __str__ = __repr__
 

@@ -1,7 +1,12 @@
 """A canary: a secret that is handed in, in any place and spelling, turns up in nothing that lakebed says."""
 
+import contextlib
+import json
 import logging
 import pickle
+import re
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,11 +15,13 @@ import pytest
 
 import lakebed
 from lakebed import redaction
-from lakebed.errors import CorruptBlocksWarning, LakebedError, OptionError, ReadWarning
+from lakebed.cli import main
+from lakebed.errors import CorruptBlocksWarning, LakebedError, OptionError, ReadWarning, StorageError
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.model.report import TableReport
 from lakebed.redaction import Settings, names_secret, redacted, redacting_logger
+from tests.objectstore.server import StoreServer
 
 SECRET = "hUsHsEcReT0123456789zz"
 URLS = [
@@ -134,3 +141,79 @@ def test_a_table_that_was_opened_with_secrets_keeps_none(tmp_path: Path) -> None
     with pytest.raises(LakebedError, match="in clear") as caught:
         pickle.dumps(open_store("s3://b/t", options | {"lakebed.storage.setting.aws_access_key_id": "AKIAK"}))
     assert SECRET not in f"{caught.value} {caught.value!r}"
+
+
+KEPT = ("s3.secret-access-key", "jdbc.password", "fs.azure.account.key.x.dfs.core.windows.net", "adls.sas-token.acc")
+
+
+@pytest.mark.parametrize("key", KEPT)
+def test_metadata_take_no_secret(key: str, tmp_path: Path) -> None:
+    schema = pa.schema([("access_key", pa.int64())])
+    column = {"write.metadata.metrics.column.access_key": "counts"}
+    lakebed.create(tmp_path / "t", "iceberg", schema, options=column)
+    for act in (
+        lambda: lakebed.create(tmp_path / "u", "iceberg", schema, options={key: SECRET}),
+        lambda: lakebed.create(tmp_path / "u", "paimon", schema, options={key: SECRET}),
+        lambda: lakebed.open(tmp_path / "t").alter(lakebed.set_option(key, SECRET)),
+    ):
+        with pytest.raises(OptionError, match=re.escape(key)) as caught:
+            act()
+        assert SECRET not in f"{caught.value} {caught.value!r}"
+    assert not (tmp_path / "u").exists()
+    assert all(SECRET.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("form", "file", "place"),
+    [("iceberg", "metadata/v2.metadata.json", "properties"), ("paimon", "schema/schema-0", "options")],
+    ids=["iceberg", "paimon"],
+)
+def test_secrets_that_another_engine_kept_are_not_printed(
+    form: str, file: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = pa.table({"id": [1]})
+    lakebed.create(tmp_path / "t", form, rows.schema, ["id"]).write(rows)
+    document = json.loads((tmp_path / "t" / file).read_text())
+    document[place].update(dict.fromkeys(KEPT, SECRET))
+    (tmp_path / "t" / file).write_text(json.dumps(document))
+    table: lakebed.Table = lakebed.open(tmp_path / "t")
+    plan = table.plan_read()
+    told = [
+        table, plan, plan.splits, table.inspect(), table.history(), table.rewrite(dry_run=True), table.write(rows),
+        table.alter([lakebed.remove_option(KEPT[0]), lakebed.add_column("more", "int")]), table.refs(),
+    ]  # fmt: skip
+    page = str(tmp_path / "page.html")
+    for command in (["describe"], ["describe", "--json"], ["inspect", "--json"], ["inspect", "--html", page]):
+        with contextlib.suppress(SystemExit):
+            main([command[0], str(tmp_path / "t"), *command[1:]])
+    said = " ".join(map(repr, told)) + "".join(capsys.readouterr()) + Path(page).read_text()
+    assert SECRET not in said and len(said) > 3000
+
+
+@pytest.mark.parametrize("form", ["hudi", "paimon", "iceberg"])
+def test_no_failing_store_tells(form: str, store_server: StoreServer, caplog: pytest.LogCaptureFixture) -> None:
+    keys = {name: f"{name[-3:]}/{SECRET}+=" for name in ("aws_secret_access_key", "aws_session_token")}
+    options = store_server.options | {f"lakebed.storage.setting.{name}": value for name, value in keys.items()}
+    rows, url, said = pa.table({"id": [1]}), store_server.url(), ""
+    lakebed.create(url, form, rows.schema, ["id"], options=options).write(rows)
+    acts: list[Callable[[lakebed.Table], object]] = [
+        lambda table: table.read().read_all(), lambda table: table.write(rows), lambda table: table.inspect(),
+        lambda table: table.expire(), lambda table: table.rewrite(), lambda table: table.tag("x"),
+    ]  # fmt: skip
+    with caplog.at_level(logging.DEBUG):
+        table: lakebed.Table = lakebed.open(url, options)
+        with store_server.fault("403"):
+            for act in acts:
+                try:
+                    said += repr(act(table))
+                except LakebedError as error:
+                    said += "".join(traceback.format_exception(error)) + repr(error.args)
+        for endpoint in (f"http://u:{SECRET}@127.0.0.1:9", f"http://u:{SECRET}@nowhere.invalid"):
+            more = {"lakebed.storage.setting.aws_endpoint": endpoint, "lakebed.storage.timeout": "1"}
+            with pytest.raises(StorageError) as caught:
+                lakebed.open(url, options | more)
+            said += f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
+    assert "403" in said or "AccessDenied" in said
+    assert not [value for value in (SECRET, quote(SECRET)) if value in said + caplog.text]
+    store = open_store(url, store_server.direct)
+    assert all(SECRET.encode() not in store.read(info.path) for info in store.walk())

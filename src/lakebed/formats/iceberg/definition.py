@@ -117,6 +117,7 @@ def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
                 f"option {key!r} is given", key=key, why="the metadata has a field for that", todo="Leave it out"
             )
     opt.properties(properties)
+    opt.refuse_secrets(properties)
     refuse_encrypted({"properties": properties})
     return int(text), properties
 

@@ -7,12 +7,16 @@ unknown option is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lakebed.errors import OptionError, UsageError
 from lakebed.formats.iceberg.unserved import REFUSED, TUNING
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
+from lakebed.redaction import names_secret
+
+_OF_COLUMNS = ("write.", "read.")
+"""How properties begin that may have the name of a column in their keys."""
 
 BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
 WAP_BRANCH = Option(
@@ -166,6 +170,22 @@ def properties(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> Opti
     """
     option_set = OptionSet(PROPERTIES, "an iceberg table", ("",))
     return option_set.parse({key: value for key, value in {**stored, **given}.items() if known_property(key)})
+
+
+def refuse_secrets(keys: Iterable[str], table: str = "") -> None:
+    """OptionError for a property that would put a secret into metadata, where everybody who reads the table finds it.
+
+    The names of columns in properties of writes and reads may be any.
+    """
+    for key in keys:
+        if names_secret(key) and not key.startswith(_OF_COLUMNS):
+            raise OptionError(
+                f"property {key!r} is not kept in a table",
+                key=key,
+                table=table,
+                why="whoever can read the table could read the secret",
+                todo="Give it to lakebed.open, as lakebed.storage.setting.KEY, or to the catalog",
+            )
 
 
 def refuse_positions(options: Options, what: str, instead: str) -> None:

@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.sort_order import SortOrder
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, is_still, ref_is
 from lakebed.formats.iceberg.definition import FORMAT_VERSION
 from lakebed.model import alter
+from lakebed.redaction import shown
 from lakebed.verbs.alter import apply_each
 
 COMMENT = "comment"
@@ -115,7 +116,7 @@ class _Draft:
         key = settings.checked_key(change.key, self.table)
         value, old = settings.checked_property(key, change.value, self.table), self.properties.get(key)
         self.properties[key] = value
-        self.lines.append(f"property {key}: {value}" + ("" if old is None else f" (was {old})"))
+        self.lines.append(f"property {key}: {value}" + ("" if old is None else f" (was {shown(key, old)})"))
 
     def _remove(self, key: str) -> None:
         if key == FORMAT_VERSION:

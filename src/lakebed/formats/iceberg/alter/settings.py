@@ -59,6 +59,7 @@ def checked_property(key: str, value: object, table: str) -> str:
         raise OptionError(f"property {key!r} is None", key=key, table=table, todo="Use lakebed.remove_option")
     text = option_text(value)
     opt.properties({key: text})
+    opt.refuse_secrets([key], table)
     refuse_encrypted({"properties": {key: text}})
     refuse_plain_files({key: text}, table)
     return text

@@ -30,6 +30,7 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.write.defaults import default_of
 from lakebed.kernel.options import option_text
 from lakebed.model import alter
+from lakebed.redaction import shown
 from lakebed.verbs.alter import apply_each
 
 
@@ -273,7 +274,7 @@ class _Draft:
         if old != value:
             check_set(self.schema.options, key, value, self.has_rows, self.table)
             self.schema = replace(self.schema, options={**self.schema.options, key: value})
-        self.lines.append(f"option {key}: {value}" + ("" if old is None else f" (was {old})"))
+        self.lines.append(f"option {key}: {value}" + ("" if old is None else f" (was {shown(key, old)})"))
         if key == opt.BUCKET.key and self.has_rows and old != value:
             self.notes.append("a partition keeps its number of buckets until it is overwritten or rescaled")
 
@@ -284,7 +285,9 @@ class _Draft:
             check_removed(key, self.has_rows, self.table)
             rest = {name: value for name, value in self.schema.options.items() if name != key}
             self.schema = replace(self.schema, options=rest)
-        self.lines.append(f"option {key}: " + (f"removed (was {old})" if old is not None else "was not set"))
+        self.lines.append(
+            f"option {key}: " + (f"removed (was {shown(key, old)})" if old is not None else "was not set")
+        )
 
     # ---- helpers ----
 

@@ -10,6 +10,7 @@ from typing import Any
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon.codec.types import DataField, field_from_json, field_to_json
 from lakebed.kernel.decoding import decoding, parsed_json
+from lakebed.redaction import Settings
 
 _VERSION = 3
 
@@ -26,6 +27,9 @@ class TableSchema:
     options: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     time_millis: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", Settings(self.options))  # another engine may have kept a secret there
 
     @property
     def names(self) -> tuple[str, ...]:
