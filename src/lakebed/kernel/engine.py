@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
@@ -48,7 +49,13 @@ class LocalEngine:
         return self._threads
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """The results in the order of the tasks. At most two per thread are running or waiting to be taken."""
+        """The results in the order of the tasks. At most two per thread are running or waiting to be taken. A task that
+        is the only one runs in the caller's own thread."""
+        rest = iter(tasks)
+        first = [*itertools.islice(rest, 2)]
+        if len(first) < 2:
+            yield from map(fn, first)
+            return
         pending: deque[Future[R]] = deque()
         failed = threading.Event()
 
@@ -63,7 +70,7 @@ class LocalEngine:
 
         with ThreadPoolExecutor(self._threads, thread_name_prefix="lakebed") as pool:
             try:
-                for task in tasks:
+                for task in itertools.chain(first, rest):
                     pending.append(pool.submit(work, task))
                     if failed.is_set():
                         break

@@ -76,3 +76,8 @@ def test_parallelism() -> None:
     assert LocalEngine(3).parallelism == 3 and LocalEngine().parallelism >= 1
     with pytest.raises(ValueError, match="at least 1"):
         LocalEngine(0)
+
+
+def test_a_single_task_starts_no_thread() -> None:
+    assert list(LocalEngine(2).map(lambda _: threading.get_ident(), [1])) == [threading.get_ident()]
+    assert threading.get_ident() not in LocalEngine(2).map(lambda _: threading.get_ident(), [1, 2])

@@ -141,24 +141,38 @@ class LocalStore(Store):
                 raise failed("write", self._root, path, error) from error
             raise
 
+    def write_briefly(self, path: str, data: bytes) -> None:
+        """As `write`, without waiting for the disk."""
+        self._write(path, data, lasting=False)
+
     def write(self, path: str, data: bytes) -> None:
         """Write or replace a whole file by a rename. A checksum that Hadoop keeps beside the old file goes first: its
         file system refuses to read a file that another program has replaced."""
+        self._write(path, data, lasting=True)
+
+    def _write(self, path: str, data: bytes, lasting: bool) -> None:
         full = self.local_path(path)
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(_checksum_of(full))
-            with self._unpublished.holding(data) as staged:
+            with self._unpublished.holding(data, lasting) as staged:
                 into_folder(full, lambda: staged.replace(full))
         except OSError as error:
             raise failed("write", self._root, path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Write a file if its name is free, by a hard link, which the file system creates at most once."""
+        return self._put(path, data, lasting=True)
+
+    def put_briefly_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """As `put_if_absent`, without waiting for the disk."""
+        return self._put(path, data, lasting=False)
+
+    def _put(self, path: str, data: bytes, lasting: bool) -> PutOutcome:
         full = self.local_path(path)
         linking = False
         try:
-            with self._unpublished.holding(data) as staged:
+            with self._unpublished.holding(data, lasting) as staged:
                 linking = True
                 try:
                     into_folder(full, lambda: staged.link(full))

@@ -128,6 +128,10 @@ class Store(ABC):
     def write(self, path: str, data: bytes) -> None:
         """Write or replace a whole file. A reader sees the old bytes or the new ones, never a part."""
 
+    def write_briefly(self, path: str, data: bytes) -> None:
+        """As `write`, for a file that need not outlive a loss of power, such as a hint: a disk is not waited for."""
+        self.write(path, data)
+
     def write_many(self, files: Mapping[str, bytes]) -> None:
         """Write or replace whole files, given by path, several at a time. The first error is raised after all were
         tried."""
@@ -146,6 +150,11 @@ class Store(ABC):
 
         NotWrittenError when the store refused, and it is certain that the name does not have our bytes.
         """
+
+    def put_briefly_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """As `put_if_absent`, for a file that need not outlive a loss of power, such as the lock of a process: a disk
+        is not waited for."""
+        return self.put_if_absent(path, data)
 
     def read_version(self, path: str) -> tuple[bytes, Version]:
         """The bytes of a small file, and the version that `replace` asks for. UnsupportedError on a disk, which has no

@@ -34,9 +34,10 @@ class UnpublishedFiles:
         self._swept = False
 
     @contextmanager
-    def holding(self, data: bytes) -> Iterator[UnpublishedFile]:
-        """A file with these bytes, synced to disk and removed when the block ends. OSError as the system raises it."""
-        descriptor, name = self._filled(data)
+    def holding(self, data: bytes, lasting: bool = True) -> Iterator[UnpublishedFile]:
+        """A file with these bytes, removed when the block ends, and synced to disk where it must be `lasting`. OSError
+        as the system raises it."""
+        descriptor, name = self._filled(data, lasting)
         try:
             yield UnpublishedFile(descriptor, name)
         finally:
@@ -46,7 +47,7 @@ class UnpublishedFiles:
             with suppress(OSError):
                 os.rmdir(self._path)
 
-    def _filled(self, data: bytes) -> tuple[int, str]:
+    def _filled(self, data: bytes, lasting: bool) -> tuple[int, str]:
         name = secrets.token_hex(16)
         for attempt in range(RACES):  # another put may remove the empty folder at any time
             try:
@@ -56,7 +57,7 @@ class UnpublishedFiles:
                     raise
                 continue
             try:
-                _write(name, data, descriptor)
+                _write(name, data, descriptor, lasting)
             except BaseException as error:
                 with suppress(OSError):
                     os.unlink(name, dir_fd=descriptor)
@@ -125,12 +126,13 @@ def into_folder(path: str, act: Callable[[], R]) -> R:
     raise AssertionError("unreachable")
 
 
-def _write(name: str, data: bytes, folder: int) -> None:
+def _write(name: str, data: bytes, folder: int, lasting: bool) -> None:
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     with open(descriptor, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(descriptor)
+        if lasting:
+            file.flush()
+            os.fsync(descriptor)
 
 
 def _sweep(folder: int, ours: str) -> None:

@@ -83,3 +83,13 @@ def test_a_late_holder_neither_completes_nor_takes_the_lock_of_the_next_one(
             held()
         store.write(LOCK, mark(1, "next"))
     assert store.read(LOCK) == mark(1, "next")
+
+
+def test_an_empty_lock_that_a_loss_of_power_left_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path))
+    store.write(LOCK, b"")
+    monkeypatch.setattr(module, "_LIFE", 0.1)
+    monkeypatch.setattr(module, "_SPARE", 0.0)
+    with exclusive(store):
+        assert store.read(LOCK) != b""
+    assert store.list(".hoodie/.lakebed").files == ()

@@ -60,17 +60,18 @@ def exclusive(store: Store) -> Iterator[StillHeld]:
 def _acquire(store: Store, mark: bytes) -> float:
     """Wait for the lock. The steady clock's time from before it was put."""
     ends = clock.steady() + _WAIT
-    watched, since = b"", 0.0
+    watched: bytes | None = None
+    since = 0.0
     while True:
         began = clock.steady()
-        if store.put_if_absent(_FILE, mark) is PutOutcome.CREATED:
+        if store.put_briefly_if_absent(_FILE, mark) is PutOutcome.CREATED:
             return began
         other = _read(store)
         if other == mark:  # the store did not say so
             return began
-        if other and other != watched:
+        if other is not None and other != watched:
             watched, since = other, clock.steady()
-        if other and (clock.steady() - since > _LIFE or is_gone(other)):
+        if other is not None and (clock.steady() - since > _LIFE or is_gone(other)):
             _remove(store, other, mark)
             continue
         if clock.steady() > ends:
@@ -87,10 +88,10 @@ def _remove(store: Store, mark: bytes, own: bytes) -> None:
     name = f"{_FILE}.{_token(mark)}"
     for number in itertools.count():
         path = f"{name}.{number}"
-        if store.put_if_absent(path, own) is PutOutcome.CREATED:
+        if store.put_briefly_if_absent(path, own) is PutOutcome.CREATED:
             break
         ends = clock.steady() + _LIFE
-        while claimer := _read(store, path):
+        while (claimer := _read(store, path)) is not None:
             if _read(store) != mark:
                 return
             if claimer == own or clock.steady() > ends or is_gone(claimer):
@@ -106,11 +107,12 @@ def _remove(store: Store, mark: bytes, own: bytes) -> None:
         store.delete(f"{name}.{done}")
 
 
-def _read(store: Store, path: str = _FILE) -> bytes:
+def _read(store: Store, path: str = _FILE) -> bytes | None:
+    """Whose the lock is, None where there is none; nobody's where a loss of power has left an empty file."""
     try:
         return store.read(path)
     except FileNotFoundError:
-        return b""
+        return None
 
 
 def _token(mark: bytes) -> str:

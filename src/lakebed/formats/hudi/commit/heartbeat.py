@@ -80,7 +80,7 @@ class Heartbeat:
                     wait = min(_AGAIN, self._seconds)
 
     def _beat(self) -> None:
-        self._store.write(self._path, self._holder.mark())
+        self._store.write_briefly(self._path, self._holder.mark())
 
 
 def stopped(store: Store, instant: str, patience: float, now: float | None = None) -> str:

@@ -55,7 +55,7 @@ class _Look:
             hint = int(self._contents[layout.VERSION_HINT])
         if hint is None:
             return self._listed()
-        if known is not None and self._of(known) and hint >= known - 1:
+        if known is not None and self._of(known) and known - 1 <= hint <= known + 1:
             newest = self._following(known)
             if newest and hint <= (layout.hadoop_version(newest[0]) or 0):
                 return newest

@@ -204,7 +204,7 @@ class HadoopTable:
 
     def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint
-            self._store.write(f"metadata/{layout.VERSION_HINT}", hint)
+            self._store.write_briefly(f"metadata/{layout.VERSION_HINT}", hint)
 
     def create(self, document: Mapping[str, Any]) -> Loaded:
         """Claim the first version. Raises LostRaceError when there is one, OutcomeUnknownError."""

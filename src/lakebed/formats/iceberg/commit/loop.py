@@ -23,6 +23,7 @@ from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, b
 from lakebed.formats.iceberg.commit.attempt import Attempt, WrittenManifests, remove_unused
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.commit.summary import with_totals
+from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -49,10 +50,14 @@ def commit_snapshot(
     produce: Producer,
     options: CommitOptions = CommitOptions(),  # noqa: B008  # frozen
     base: Loaded | None = None,
+    appended: Sequence[DataFile] = (),
 ) -> CommitResult:
-    """Commit one new snapshot. The first attempt is made on `base`, where the caller has just loaded it. Raises
+    """Commit one new snapshot. The first attempt is made on `base`, where the caller has just loaded it. The manifests
+    of files that are only `appended` are made before this writer has its turn, in which others wait for it. Raises
     CommitConflictError, CommitUnknownError."""
-    commit = _Commit(operations, produce, options, base or operations.load())
+    known = base or operations.load()
+    commit = _Commit(operations, produce, options, known)
+    commit.make_ahead(known.metadata, appended)
     snapshot_id = with_retries(commit.attempt, commit.policy, operations.name, commit.forget)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
@@ -115,6 +120,21 @@ class _Commit:
     def forget(self) -> None:
         """Let the next attempt look at the table anew."""
         self._base = None
+
+    def make_ahead(self, metadata: TableMetadata, appended: Sequence[DataFile]) -> None:
+        """Make the manifests of appended files, which every attempt uses. A disk has them then; a remote store takes
+        them together with the manifest list."""
+        files = self._operations.files
+        if not appended or not {file.spec_id for file in appended} <= set(metadata.specs):
+            return
+        try:
+            ahead = Attempt(files, metadata, None, self._id, self._properties(metadata), self._written)
+            ahead.new_manifests(appended, 0)
+            if files.home.at_once == 1:
+                files.write_many(self._written.take([*self._written.waiting]))
+        except Exception:
+            self._remove_all()
+            raise
 
     def attempt(self, number: int) -> Won[int] | Lost:
         """Make attempt `number`, from 0. When the commit fails for good, its files are removed."""

@@ -76,7 +76,9 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED)
         producer = _Producer(self, identifier, messages, added, origin)
         try:
-            committed = commit_snapshot(self.operations, producer, self._commit_options(identifier, origin), base)
+            appended = added if producer.only_appends else ()
+            options = self._commit_options(identifier, origin)
+            committed = commit_snapshot(self.operations, producer, options, base, appended)
             result = replace(committed, rows=sum(message.rows for message in messages), files=len(added))
         except _ReplayedError:
             producer.discard()
@@ -225,11 +227,16 @@ class _Producer:
         self._refuse_dropped_specs(attempt.metadata)
         if options.mode is Mode.OVERWRITE and not options.filter:
             return self._overwrite(attempt.metadata)(attempt)
-        if not committer.key_schema.names and options.mode is not Mode.OVERWRITE:
+        if self.only_appends:
             return Append(self.added)(attempt)
         deletes = self._find(attempt)
         removed: tuple[DataFile | DeleteFile, ...] = (*self.removed, *deletes.replaced)
         return RowDelta(self.added, deletes.added, removed, deletes.data_files, self.found_on)(attempt)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether the commit replaces nothing of the table."""
+        return not self.committer.key_schema.names and self.committer.options.mode is not Mode.OVERWRITE
 
     def discard(self) -> None:
         """Remove the delete files that were written."""

@@ -20,6 +20,7 @@ from lakebed.formats.paimon.commit.conflicts import (
     check_meanwhile,
     check_vectors,
 )
+from lakebed.formats.paimon.commit.delta import Delta
 from lakebed.formats.paimon.commit.kinds import ORIGIN, NewSnapshot
 from lakebed.formats.paimon.commit.manifest_merge import MergeSettings, NothingToMergeError
 from lakebed.formats.paimon.commit.manifests import ManifestWriter
@@ -33,12 +34,19 @@ from lakebed.kernel.options import Options
 
 
 class Attempt:
-    """The snapshot after `latest` (None: the table's first one)."""
+    """The snapshot after `latest` (None: the table's first one). `delta` has the manifests of its changes, where they
+    are the same in every attempt."""
 
     def __init__(
-        self, history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
+        self,
+        history: History,
+        schema: TableSchema,
+        options: Options,
+        new: NewSnapshot,
+        latest: Snapshot | None,
+        delta: Delta | None,
     ) -> None:
-        self.latest = latest
+        self.latest, self._delta = latest, delta
         self.entries: tuple[ManifestEntry, ...] = ()
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
@@ -50,7 +58,7 @@ class Attempt:
 
     @property
     def written(self) -> Sequence[str]:
-        """The metadata files of the attempt."""
+        """The metadata files of the attempt, without those of the delta."""
         return self._writer.written
 
     def write_metadata(self) -> Snapshot:
@@ -58,7 +66,7 @@ class Attempt:
         latest one, NothingToMergeError when it should merge manifests and there are none to merge."""
         self.entries, next_row = self._with_row_ids(self._entries())
         snapshot = self._snapshot(self.entries, next_row)
-        self._writer.flush()
+        self._writer.flush(self._delta.unwritten() if self._delta is not None else {})
         return snapshot
 
     def _entries(self) -> tuple[ManifestEntry, ...]:
@@ -113,9 +121,12 @@ class Attempt:
         if new.merges_manifests and {meta.file_name for meta in merged} == {meta.file_name for meta in previous}:
             raise NothingToMergeError
         base, base_size = writer.manifest_list(merged)
-        delta, delta_size = writer.manifest_list(writer.manifests(entries))
         changelog = new.changes.changelog
-        changes, changes_size = writer.manifest_list(writer.manifests(changelog)) if changelog else (None, None)
+        if self._delta is not None:
+            (delta, delta_size), (changes, changes_size) = self._delta.files, self._delta.changelog
+        else:
+            delta, delta_size = writer.manifest_list(writer.manifests(entries))
+            changes, changes_size = writer.manifest_list(writer.manifests(changelog)) if changelog else (None, None)
         rows = _row_count(entries)
         return Snapshot(
             id=(latest.id if latest else 0) + 1,

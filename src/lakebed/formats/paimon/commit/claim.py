@@ -30,13 +30,14 @@ def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> Non
     the hints."""
     folder, data = f"{branch_prefix(branch)}snapshot", str(snapshot_id).encode()
     with suppress(Exception):  # the commit stands
-        store.write_many({f"{folder}/{name}": data for name in ((LATEST, EARLIEST) if first else (LATEST,))})
+        names = (LATEST, EARLIEST) if first else (LATEST,)
+        store.together(lambda name: store.write_briefly(f"{folder}/{name}", data), names)
 
 
 def write_earliest(store: Store, branch: str, snapshot_id: int) -> None:
     """Write the hint EARLIEST. Errors are ignored."""
     with suppress(Exception):  # as above
-        store.write(f"{branch_prefix(branch)}snapshot/{EARLIEST}", str(snapshot_id).encode())
+        store.write_briefly(f"{branch_prefix(branch)}snapshot/{EARLIEST}", str(snapshot_id).encode())
 
 
 def write_latest_changelog(store: Store, branch: str, snapshot_id: int) -> None:

@@ -15,6 +15,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.callbacks import commits_after
+from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.hash_indexes import write_hash_indexes
 from lakebed.formats.paimon.commit.kinds import (
     ORIGIN,
@@ -75,16 +76,21 @@ class Committer:
         does not say how it ended.
         """
         _check_identifier(identifier)
-        with turn(self._store.location):
-            latest = self._look()
-            self._register_callbacks(latest)
-            replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
-            if not replayed:
-                try:
-                    checks = self._commit.check_appends
-                    result, latest = self._publish(identifier, messages, latest, replaced, checks, origin)
-                except ReplayedError as error:
-                    replayed, latest = True, error.landed
+        delta = self._delta_ahead(messages, replaced)
+        try:
+            with turn(self._store.location):
+                latest = self._look()
+                self._register_callbacks(latest)
+                replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
+                if not replayed:
+                    try:
+                        checks = self._commit.check_appends
+                        result, latest = self._publish(identifier, messages, latest, replaced, checks, origin, delta)
+                    except ReplayedError as error:
+                        replayed, latest = True, error.landed
+        finally:
+            if delta is not None:
+                delta.remove()
         if replayed:
             result = self._skip_replay(identifier, messages, origin)
         notes = self._follow_up(identifier, result.outcome is Outcome.COMMITTED, latest)
@@ -212,6 +218,21 @@ class Committer:
 
     # ---- publishing ----
 
+    def _delta_ahead(self, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None) -> Delta | None:
+        """The manifests of what messages append, made before this writer has its turn, in which others wait for it. A
+        disk has them then; a remote store takes them together with the others."""
+        appends = [message for message in messages if message.appends]
+        if not appends or not is_fixed(self._options, replaced is not None):
+            return None
+        delta = Delta(self._store, self._schema, self._options, append_changes(appends, ()))
+        if self._store.at_once == 1:
+            try:
+                delta.write()
+            except Exception:
+                delta.remove()
+                raise
+        return delta
+
     def _publish(
         self,
         identifier: int,
@@ -220,6 +241,7 @@ class Committer:
         replaced: ReplacedPartitions | None,
         check_appends: bool,
         origin: str = "",
+        delta: Delta | None = None,
     ) -> tuple[CommitResult, Snapshot | None]:
         """Make the snapshots of a commit after `latest`; also returns the newest snapshot then."""
         snapshot: Snapshot | None = None
@@ -242,7 +264,7 @@ class Committer:
                 self._watermark(identifier),
                 origin=origin,
             )
-            snapshot = latest = self._commit_snapshot(new, latest, another_follows=bool(compacts))
+            snapshot = latest = self._commit_snapshot(new, latest, bool(compacts), delta)
 
         def compact() -> None:
             nonlocal latest
@@ -275,8 +297,10 @@ class Committer:
         rows = sum(file.row_count for file in files)
         return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes, rows, len(files)), latest
 
-    def _commit_snapshot(self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False) -> Snapshot:
-        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest, another_follows)
+    def _commit_snapshot(
+        self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False, delta: Delta | None = None
+    ) -> Snapshot:
+        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest, another_follows, delta)
         if self._last_safe is not None:
             self._last_safe = snapshot.id
         return snapshot

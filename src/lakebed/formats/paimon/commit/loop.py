@@ -1,8 +1,8 @@
 """The commit loop: attempts at a snapshot until one stands, its outcome made certain.
 
 Rules: Paimon's FileStoreCommitImpl.tryCommit. An attempt that loses the race for the snapshot's name looks at the
-newest snapshot again and writes its manifests anew. The metadata files of an attempt that certainly did not land are
-removed; after an unknown outcome all files stay.
+newest snapshot again and writes anew what depends on it. The metadata files of an attempt that certainly did not land
+are removed; after an unknown outcome all files stay.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
+from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.afterwards import afterwards
@@ -44,18 +45,26 @@ def commit_snapshot(
     new: NewSnapshot,
     latest: Snapshot | None,
     another_follows: bool = False,
+    delta: Delta | None = None,
 ) -> Snapshot:
     """Make a new snapshot at the head of a branch.
 
     `latest` is the newest snapshot as the caller has just seen it, None for a table without one. The first attempt
     builds on it without another look: when a newer one has come meanwhile, its name is taken and the race is lost.
-    With `another_follows` the hints are left to the snapshot that the caller makes next.
+    With `another_follows` the hints are left to the snapshot that the caller makes next. `delta` has the manifests of
+    the changes, where the caller has made them ahead.
 
     Raises CommitConflictError when another writer's commit stands in the way, ReplayedError when it is that of another
     process of the same user under the same identifier, CommitUnknownError when the store does not say how it ended.
     """
-    loop = _CommitLoop(history, schema, options, new, latest, another_follows)
-    return with_retries(loop.attempt, retry_policy(options), history.store.location, loop.forget)
+    if delta is None and not new.merges_manifests and is_fixed(options, new.replaced is not None):
+        delta = Delta(history.store, schema, options, new.changes)
+    loop = _CommitLoop(history, schema, options, new, latest, another_follows, delta)
+    try:
+        return with_retries(loop.attempt, retry_policy(options), history.store.location, loop.forget)
+    finally:
+        if delta is not None:
+            delta.remove()
 
 
 def retry_policy(options: Options) -> RetryPolicy:
@@ -81,8 +90,9 @@ class _CommitLoop:
         new: NewSnapshot,
         latest: Snapshot | None,
         another_follows: bool,
+        delta: Delta | None,
     ) -> None:
-        self._another_follows = another_follows
+        self._another_follows, self._delta = another_follows, delta
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
@@ -100,6 +110,7 @@ class _CommitLoop:
         if number:
             landed = self._landed(latest)
             if landed is not None:
+                self._name_delta(True)
                 return Won(landed)
         try:
             return self._try_after(latest)
@@ -121,7 +132,7 @@ class _CommitLoop:
         return None
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
-        attempt = Attempt(self._history, self._schema, self._options, self._new, latest)
+        attempt = Attempt(self._history, self._schema, self._options, self._new, latest, self._delta)
         try:
             snapshot = attempt.write_metadata()
         except Exception:
@@ -131,6 +142,7 @@ class _CommitLoop:
         return self._claim(snapshot, attempt)
 
     def _claim(self, snapshot: Snapshot, attempt: Attempt) -> Won[Snapshot] | Lost:
+        self._name_delta(True)
         try:
             publisher, branch = self._history.publisher, self._history.branch
             if publisher is None:
@@ -139,6 +151,7 @@ class _CommitLoop:
             else:
                 outcome = publisher(branch, snapshot, attempt.entries, self._schema)
         except NotWrittenError:
+            self._name_delta(False)
             self._remove(attempt.written)
             raise
         if outcome is PutOutcome.UNKNOWN:
@@ -150,8 +163,14 @@ class _CommitLoop:
                 write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
             self._report(attempt.entries)
             return Won(snapshot)
+        self._name_delta(False)
         self._remove(attempt.written)
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
+
+    def _name_delta(self, is_named: bool) -> None:
+        """Note whether a snapshot may name the delta's files from now on."""
+        if self._delta is not None:
+            self._delta.is_named = is_named
 
     def _report(self, entries: Sequence[ManifestEntry]) -> None:
         """Tell the catalog of a snapshot that stands. What fails goes to the log."""

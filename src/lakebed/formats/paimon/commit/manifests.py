@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakebed.formats.paimon.bucket_summaries import remember_joined
 from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
@@ -41,10 +41,14 @@ class ManifestWriter:
         self.written: list[str] = []
         self._waiting: dict[str, bytes] = {}
 
-    def flush(self) -> None:
-        """Write the files made so far. Nothing may name them before that."""
+    def flush(self, more: Mapping[str, bytes] = {}) -> None:
+        """Write the files made so far, and `more` with them. Nothing may name them before that."""
+        self._store.write_immutable({**more, **self.take()})
+
+    def take(self) -> dict[str, bytes]:
+        """The files made so far that are not written, by path: whoever takes them writes them."""
         waiting, self._waiting = self._waiting, {}
-        self._store.write_immutable(waiting)
+        return waiting
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Make manifests of about the target size."""
