@@ -163,12 +163,14 @@ def main(case: str, folder: str, seconds: float, count: int) -> None:
     ready.wait()
     print("ready", flush=True)
     sys.stdin.readline()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     start.set()
     for thread in threads:
         thread.join()
     wall = time.perf_counter() - began
-    print(json.dumps({"commits": commits, "begun_anew": sum(anew), "longest": max(longest), "seconds": wall}))
+    worked = time.process_time() - worked
+    figures = {"begun_anew": sum(anew), "longest": max(longest), "seconds": wall, "processor_seconds": worked}
+    print(json.dumps({"commits": commits, **figures}))
 
 
 if __name__ == "__main__":
