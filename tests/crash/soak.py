@@ -1,12 +1,12 @@
 """Many writers for real: processes that append to one table, with a reader, a rewrite and an expiry beside them, any of
 them killed at random; in the end `lakebed.testing.history` holds what they noted against the table.
 
-    ./run soak [--minutes 5] [--format paimon,iceberg,hudi] [--place disk,moto,versitygw,sql,rest] [--writers 2,4,8]
-               [--commits 1000] [--seed 0]
+    ./run soak [--minutes 5] [--format paimon,iceberg,hudi] [--place disk,memory,moto,versitygw,sql,rest]
+               [--writers 2,4,8] [--commits 1000] [--seed 0]
 
-`disk` is a folder; `moto` and `versitygw` are S3 servers that the run starts, each a process of its own; `sql` and
-`rest` are Iceberg catalogs. Each format runs at each place with each number of writers, until each writer has made its
-commits or the minutes are over.
+`disk` is a folder; `memory`, `moto` and `versitygw` are S3 servers that the run starts, each a process of its own, the
+first the one of the tests; `sql` and `rest` are Iceberg catalogs. Each format runs at each place with each number of
+writers, until each writer has made its commits or the minutes are over.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from tests.tables.iceberg.rest_server import RestCatalog, serve
 
 ROWS = 3
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-PLACES = {"paimon": ("disk", "moto", "versitygw"), "hudi": ("disk", "moto", "versitygw"),
-          "iceberg": ("disk", "moto", "versitygw", "sql", "rest")}  # fmt: skip
+SERVERS = ("memory", "moto", "versitygw")
+PLACES = {"paimon": ("disk", *SERVERS), "hudi": ("disk", *SERVERS), "iceberg": ("disk", *SERVERS, "sql", "rest")}
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "paimon": {"commit.max-retries": "1000", "commit.timeout": "10 min", "commit.max-retry-wait": "1 s"},
     "iceberg": {"commit.retry.num-retries": "1000", "commit.retry.max-wait-ms": "1000"},
@@ -61,8 +61,15 @@ forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(
     [
         "tests.crash.soak",
-        *(f"lakebed.formats.{name}.{part}" for name in PLACES for part in ("write.sink", "rewrite.run", "expire.run")),
+        *(
+            f"lakebed.formats.{name}.{part}"
+            for name in PLACES
+            for part in ("table", "write.sink", "rewrite.run", "expire.run")
+        ),
         "lakebed.formats.iceberg.write.committer",
+        "lakebed.formats.iceberg.catalog.hadoop",
+        "lakebed.verbs.two_phase",
+        "pandas",
         "pyarrow.parquet",
         "pyarrow.compute",
     ]
@@ -151,9 +158,9 @@ def counts(table: lakebed.Table) -> dict[str, int]:
     return dict(Counter(table.read(["name"]).read_all()["name"].to_pylist()))
 
 
-def run(case: Case, minutes: float, kills: float, seed: int) -> dict[str, int]:
-    """Let all of them work. A process is killed every `kills` seconds or so. AssertionError for a broken promise;
-    returns the numbers of what happened."""
+def run(case: Case, minutes: float, kills: float, seed: int, most_kills: int | None = None) -> dict[str, int]:
+    """Let all of them work. A process is killed every `kills` seconds or so, `most_kills` times at most. AssertionError
+    for a broken promise; returns the numbers of what happened."""
     chance = random.Random(seed)
     create(case)
     jobs: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -180,12 +187,13 @@ def run(case: Case, minutes: float, kills: float, seed: int) -> dict[str, int]:
             next_kill = clock.steady() + chance.expovariate(1 / kills)
         if until and clock.steady() > until and not case.stopped:
             (Path(case.notes) / "stop").touch()
-        due = next_kill - clock.steady() if until else 1.0
+        due = next_kill - clock.steady() if until and killed != most_kills else 1.0
         wait([process.sentinel for process in running.values()], min(1.0, max(0.0, due)))
         if (
             until
             and clock.steady() > next_kill
             and not case.stopped
+            and (most_kills is None or killed < most_kills)
             and all(process.is_alive() for process in running.values())
         ):
             victim = running[chance.choice(sorted(running))]
@@ -260,11 +268,11 @@ def place(kind: str, format: str, writers: int, commits: int) -> Iterator[Case]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         case = Case(format, f"{folder}/t", f"{folder}/notes", writers, commits, OPTIONS[format])
         os.mkdir(case.notes)
-        if kind in ("moto", "versitygw"):
+        if kind in SERVERS:
             program = os.environ.get("LAKEBED_VERSITYGW", "")
             if kind == "versitygw" and not shutil.which(program):
                 sys.exit("LAKEBED_VERSITYGW names no versitygw: ./run soak builds it where Go is installed")
-            name = program if kind == "versitygw" else ""
+            name = {"memory": "", "moto": "moto", "versitygw": program}[kind]
             with patch.dict(os.environ, {"LAKEBED_S3_SERVER": name}):
                 server = StoreServer()
             stack.callback(server.stop)
