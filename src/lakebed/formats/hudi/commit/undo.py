@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest
 from lakebed.formats.hudi.commit.context import WriteContext
@@ -70,7 +71,14 @@ def _deletions(context: WriteContext, instant: str, paths: Iterable[str]) -> lis
     for path in sorted(paths):
         partition, _, name = path.rpartition("/")
         parsed = parse_log_name(name) or parse_base_name(name)
-        assert parsed is not None
+        if parsed is None:
+            raise CorruptError(
+                "an instant that is to be rolled back names a file that is no data file",
+                table=context.store.location,
+                instant=instant,
+                file=path,
+                todo="Restore the instant's files from a copy",
+            )
         requests.append(
             RollbackRequest(
                 partition_path=partition,

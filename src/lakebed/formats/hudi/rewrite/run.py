@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
 from lakebed.formats.hudi.codec.service_plans import (
     SORT_COLUMNS,
     ClusteringPlan,
@@ -257,7 +257,9 @@ class Rewrite:
 
         def position(name: str) -> tuple[str, int, tuple[int, ...]]:
             parsed = parse_log_name(name)
-            assert parsed is not None
+            if parsed is None:
+                what, todo = "the plan of a table service names a log file that is none", "Roll the instant back"
+                raise CorruptError(what, table=self.state.store.location, instant=instant, file=name, todo=todo)
             log = parsed[1]
             order = view.order(log.instant) if view.timeline.completion_times else log.instant
             return order or log.instant, log.version, write_attempt(log.token)
