@@ -64,6 +64,8 @@ def _varint(data: Bytes, at: int) -> tuple[int, int]:
         byte = data[at]
         number |= (byte & 0x7F) << shift
         shift += 7
+    if number >> 64:
+        raise CorruptError("a Thrift number has more than 64 bits")
     return number, at + 1
 
 
