@@ -78,7 +78,7 @@ def test_pushed_filters_change_no_row(spark: SparkSession, hudi: Path) -> None:
     plain = spark.createDataFrame(lakebed.open(hudi).read(columns=["id", "ts", "l", "i", "d", "part", "s"]).read_all())
     truth = as_bag(plain.where(condition).select("id").toArrow())
     key = "spark.sql.python.filterPushdown.enabled"
-    assert spark.conf.get(key) == "true"
+    before = spark.conf.get(key)
     try:
         for pushing in ("true", "false"):
             spark.conf.set(key, pushing)
@@ -86,7 +86,7 @@ def test_pushed_filters_change_no_row(spark: SparkSession, hudi: Path) -> None:
             found = spark.read.format("lakebed").load(str(hudi)).where(condition).select("id")
             assert as_bag(found.toArrow()) == truth
     finally:
-        spark.conf.set(key, "true")
+        spark.conf.set(key, before)
         lakebed.spark.register(spark)
 
 

@@ -15,6 +15,9 @@ from lakebed.spark import pipeline
 from lakebed.spark.stream_sink import BatchReport, commit_user
 from tests.spark.tables import orders
 
+CANARY = "hUsHcAnArY0123456789"
+"""A secret that is handed in with permission to travel to tasks."""
+
 
 def test_a_batch_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
     orders(tmp_path / "t")
@@ -37,7 +40,11 @@ def test_a_pipeline_makes_its_sink_and_goes_on_where_it_ended(spark: SparkSessio
         format = "paimon"
         primary_key = ["part", "id"]
         partition_by = ["part"]
-        options = {{ bucket = 2 }}
+        [sink.options]
+        bucket = 2
+        "lakebed.storage.setting.aws_access_key_id" = "{CANARY}"
+        "lakebed.storage.setting.azure_storage_account_key" = "{CANARY}"
+        "lakebed.storage.ship-secrets" = true
         """
     )
     told: list[BatchReport] = []
@@ -50,6 +57,9 @@ def test_a_pipeline_makes_its_sink_and_goes_on_where_it_ended(spark: SparkSessio
     assert [snapshot.time for snapshot in table.history()] == ["1", "2", "3"]
     assert tuple(told) == result.batches
     assert result.rows_in == sum(report.rows for report in told) > table.read().read_all().num_rows
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
+    assert any(path.parent.name == "offsets" for path in kept)  # the checkpoint is among them
+    assert all(CANARY.encode() not in path.read_bytes() for path in kept)
     again = pipeline.run(plan, spark)
     assert (again.rows_in, again.commits, again.snapshots) == (0, 0, ())
     with pytest.raises(PipelineFileError, match=r"transform\] sql does not fit.*nope") as caught:

@@ -21,7 +21,6 @@ from lakebed.spark.table_functions import table_function
 
 NAMES = (LAKEBED, *FORMATS)
 """The names that the sources answer to: lakebed's own, and one per format for that format's own Spark source."""
-_PUSH = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
@@ -35,13 +34,13 @@ def register(spark: SparkSession) -> None:
 
     SQL gets table functions too (docs/sql.md): `SELECT * FROM lakebed_rewrite('s3://bucket/orders')`.
 
-    Call it again after you change `spark.sql.python.filterPushdown.enabled`, since a source takes filters only in a
-    session where that is true, or catalogs (`spark.sql.catalog.NAME`), whose tables the sources know by name.
+    Call it again after you change catalogs (`spark.sql.catalog.NAME`), whose tables the sources know by name.
     """
     translate_errors()
     _run_workers_here(spark)
-    push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
-    for source in data_sources(NAMES, default_parallelism(spark), push, session_catalogs(spark)):
+    # No source takes filters. Spark 4.2 and 4.3 keep the reader that took those of one query for all later queries of
+    # the same DataFrame or view (`PythonScanBuilder.pushFilters`), which would miss the rows that it left out.
+    for source in data_sources(NAMES, default_parallelism(spark), False, session_catalogs(spark)):
         try:
             spark.dataSource.register(source)
         except PySparkException:

@@ -21,9 +21,12 @@ from lakebed.spark.java import ensure_java
 _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
+_SECRETS = "(?i)secret|password|passwd|token|credential|signature|sas|(access|account|private)[._]?key"
+"""Names whose values Spark hides in plans and event logs. Its default misses `aws_access_key_id`, and the account keys
+of Azure and Google."""
 _EMBEDDED = {
+    "spark.redaction.regex": _SECRETS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
