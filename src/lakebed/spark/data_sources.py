@@ -31,8 +31,8 @@ def data_sources(
     """One data source per name. Each holds the session's parallelism and what it knows of catalogs, since sources plan
     where no session is at hand.
 
-    `push_filters` says whether the session has `spark.sql.python.filterPushdown.enabled`: without it, Spark refuses a
-    reader that takes filters.
+    `push_filters` says whether readers take filters (`PushingReader`): only where each DataFrame is used once, and the
+    session has `spark.sql.python.filterPushdown.enabled`, without which Spark refuses such a reader.
     """
     return [
         type(
@@ -114,7 +114,8 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """A `BatchReader` that takes filters, for sessions in which Spark pushes them."""
+    """A `BatchReader` that takes filters, for a DataFrame that is used once. `register` adds no source that has it:
+    Spark keeps this reader, with the filters of one query, for later queries of the same DataFrame."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         """Take filters, and return those that Spark must still apply."""
