@@ -69,8 +69,9 @@ def test_a_commit_that_comes_between_is_an_error_and_keeps_its_files(
     monkeypatch.setattr(type(table.store), "delete_in_order", delete_beside_a_writer)
     with pytest.raises(CommitConflictError, match="snapshot 4 was committed"):
         table.rollback(1)
+    assert [int(instant.time) for instant in table.history()] == [1, 2, 3, 4]
     assert len(contents(lakebed.open(table.location), as_of=4)) == 4
-    assert table.rollback(1).removed == ("4",)
+    assert table.rollback(1).removed == ("4", "3", "2")
     assert contents(table) == FIRST
 
 

@@ -6,7 +6,8 @@ where they are. The order is ours, so that a run that died can be repeated:
 - A branch that is being made is noted in lakebed's own folder. Its newest schema comes after its snapshot and tag, so
   the branch is not there before they are.
 - A fast-forward keeps the snapshots that both branches have. The others of the target go, newest first, before those of
-  the branch come, oldest first. So at each moment the newest snapshot that is there is whole.
+  the branch come, oldest first. So at each moment the newest snapshot that is there is whole. Where a writer or
+  an expiry is found at work once the others are gone, they come back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistory
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json, snapshot_to_json
 from lakebed.formats.paimon.commit.claim import write_earliest, write_hints
+from lakebed.formats.paimon.journal import expiring
 from lakebed.formats.paimon.layout import (
     MAIN_BRANCH,
     OWN_FOLDER,
@@ -30,6 +32,7 @@ from lakebed.formats.paimon.layout import (
 )
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.snapshot_files import LATEST
+from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 
@@ -54,7 +57,7 @@ class Branches:
         store, note, note_text = self.history.store, _note(name), (tag or "").encode()
         begun = self._read_if_there(note)
         if begun is None and name in self.history.branches():
-            raise UsageError(f"there is already a branch {name!r}", table=store.location, todo="Delete it first")
+            raise self._in_use(name)
         if begun not in (None, note_text):
             raise UsageError(
                 f"branch {name!r} is being made of another tag",
@@ -65,6 +68,9 @@ class Branches:
         files = self._files(name, tag)
         if begun is None and store.put_if_absent(note, note_text) is not PutOutcome.CREATED:
             raise _unknown(f"branch {name!r} was made", store.location)
+        if begun is None and name in self.history.branches():  # somebody else was faster, from begin to end
+            store.delete(note)
+            raise self._in_use(name)
         for path, data in files:
             if store.put_if_absent(path, data) is PutOutcome.UNKNOWN:
                 raise _unknown(f"branch {name!r} was made", store.location)
@@ -111,17 +117,30 @@ class Branches:
         oldest = source.earliest()
         if oldest is None:
             raise NotInHistoryError(f"branch {name!r} has no snapshot", table=store.location, todo="Commit to it first")
+        with turn(store.location):
+            self._follow(name, oldest)
+
+    def _follow(self, name: str, oldest: Snapshot) -> None:
+        """Put the branch that is open where another one is, from that one's oldest snapshot on."""
+        history, store = self.history, self.history.store
         theirs = self._bytes(name, "snapshot", lambda number: number >= oldest.id)
         ours = self._bytes(history.branch, "snapshot", lambda number: number >= oldest.id)
-        replaced = [number for number in ours if ours[number] != theirs.get(number)]
-        self._hint_before(replaced)
+        replaced = {number: data for number, data in ours.items() if data != theirs.get(number)}
+        self._hint_before(list(replaced))
+        replaced = {number: replaced[number] for number in history.snapshot_ids() if number in replaced}
         store.delete_in_order(snapshot_path(history.branch, number) for number in sorted(replaced, reverse=True))
+        newcomers = [n for n in history.snapshot_ids() if n >= oldest.id and (n not in ours or n in replaced)]
+        if newcomers or expiring(history):
+            for number in sorted(replaced):
+                store.put_if_absent(snapshot_path(history.branch, number), replaced[number])
+            write_hints(store, history.branch, history.snapshot_ids()[-1], first=False)
+            raise self._conflict("another writer or an expiry is at work; the branch is as it was")
         self._replace_tags_and_schemas(name, oldest)
         for number in sorted(theirs):
             self._put(snapshot_path(history.branch, number), theirs[number])
         numbers = history.snapshot_ids()
         if numbers[-1] != max(theirs):
-            raise self._conflict()
+            raise self._conflict("another writer committed meanwhile")
         write_hints(store, history.branch, numbers[-1], first=False)
         write_earliest(store, history.branch, numbers[0])
         history.forget_schemas()
@@ -192,7 +211,7 @@ class Branches:
         store = self.history.store
         outcome = store.put_if_absent(path, data)
         if outcome is PutOutcome.EXISTS and store.read(path) != data:
-            raise self._conflict()
+            raise self._conflict("another writer committed meanwhile")
         if outcome is PutOutcome.UNKNOWN:
             raise _unknown("the branch has all snapshots", store.location)
 
@@ -225,17 +244,21 @@ class Branches:
                 todo="Use Paimon's own engines",
             )
 
+    def _in_use(self, name: str) -> UsageError:
+        table = self.history.store.location
+        return UsageError(f"there is already a branch {name!r}", table=table, todo="Delete it first")
+
     def _missing(self, name: str) -> NotInHistoryError:
         branches = ", ".join(self.history.branches()) or "none"
         return NotInHistoryError(
             f"there is no branch {name!r}", table=self.history.store.location, todo=f"Branches: {branches}"
         )
 
-    def _conflict(self) -> CommitConflictError:
+    def _conflict(self, why: str) -> CommitConflictError:
         return CommitConflictError(
             "the branch was not fast-forwarded to the end",
             table=self.history.store.location,
-            why="another writer committed meanwhile",
+            why=why,
             todo="Stop the writers of both branches and fast-forward again",
         )
 

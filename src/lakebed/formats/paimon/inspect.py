@@ -18,9 +18,9 @@ from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, 
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import bucket_mode
-from lakebed.formats.paimon.expire.journal import JOURNALS
 from lakebed.formats.paimon.expire.plan import Ends, Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.instants import iso_time
+from lakebed.formats.paimon.journal import JOURNALS
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders

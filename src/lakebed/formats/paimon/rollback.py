@@ -5,6 +5,9 @@ going to be deleted is written down first. Then later tags go, so that none ever
 The hint LATEST names the snapshot that stays, and the later ones go one by one, newest first, so at each moment the
 newest of those that are there is whole. Files go last; what a crash leaves, the next rollback or expiry deletes.
 
+Where another writer or an expiry is found at work once the snapshots are gone, they and their tags come back: files are
+still there then. A writer looks for the snapshot that its own follows in turn, and an expiry for the one that it keeps.
+
 A tag outlives its snapshot. A rollback to such a tag first makes its snapshot again.
 
 Consumers that have read what goes read on after the snapshot that stays. Paimon leaves them, and they skip the next
@@ -13,22 +16,24 @@ snapshots as soon as there are so many again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json, snapshot_to_json
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_earliest, write_hints, write_latest_changelog
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
+from lakebed.formats.paimon.expire.journal import finish
 from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.journal import expiring, interrupted, write_journal
 from lakebed.formats.paimon.layout import branch_prefix, numbered, snapshot_path, tag_path
 from lakebed.formats.paimon.read.consumers import consumers, set_next_snapshot
 from lakebed.formats.paimon.snapshot import History, Position
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import RollbackResult
@@ -64,7 +69,8 @@ class PaimonRollback:
         )
         paths = later.paths(history.branch)
         if not dry_run:
-            notes += self._remove(target, later, files)
+            with turn(self.history.store.location):
+                notes += self._remove(target, later, files)
         return RollbackResult(
             str(target.id),
             tuple(str(snapshot.id) for snapshot in later.snapshots),
@@ -92,16 +98,23 @@ class PaimonRollback:
         """Make `target` the newest snapshot. The notes say what stays."""
         store, branch = self.history.store, self.history.branch
         journal = write_journal(store, branch, (), files)
-        if self.history.find(target.id) is None:
-            if claim_snapshot(store, branch, target) is not PutOutcome.CREATED:
-                raise self._conflict(f"snapshot {target.id} could not be made from its tag")
-            write_earliest(store, branch, target.id)
-        store.delete_many([tag_path(branch, name) for name in later.tags])
+        made = self.history.find(target.id) is None
+        if made:
+            self._make(target, journal)
+        tags = [tag_path(branch, name) for name in later.tags]
+        contents = dict(zip(tags, store.read_many(tags), strict=True))
+        there = self.history.snapshot_ids()
+        if newer := self._newer_than(max((snapshot.id for snapshot in later.snapshots), default=target.id), there):
+            self._put_back({}, target if made else None, journal)
+            raise self._conflict(newer)
+        ours = [snapshot for snapshot in later.snapshots if snapshot.id in there]
+        contents |= {snapshot_path(branch, snapshot.id): snapshot_to_json(snapshot) for snapshot in ours}
+        store.delete_many(tags)
         write_hints(store, branch, target.id, first=False)
         store.delete_in_order(snapshot_path(branch, snapshot.id) for snapshot in later.snapshots)
-        newer = [number for number in self.history.snapshot_ids() if number > target.id]
-        if newer:
-            raise self._conflict(f"snapshot {newer[-1]} was committed meanwhile")
+        if rival := self._newer_than(target.id, self.history.snapshot_ids()) or self._expiry_of(target):
+            self._put_back(contents, target if made else None, journal)
+            raise self._conflict(rival)
         self.history.committed(target)
 
         def remove() -> None:
@@ -115,9 +128,45 @@ class PaimonRollback:
 
         return afterwards("files of the removed snapshots stay; roll back again, and they go", remove)
 
+    def _make(self, target: Snapshot, journal: str) -> None:
+        """Make the snapshot of a tag again; NotInHistoryError where the tag is gone by now, with its files."""
+        store, branch = self.history.store, self.history.branch
+        if claim_snapshot(store, branch, target) is not PutOutcome.CREATED:
+            raise self._conflict(f"snapshot {target.id} could not be made from its tag")
+        if not any(target.is_at(tagged) for tagged in self.history.tagged().values()):
+            self._put_back({}, target, journal)
+            raise NotInHistoryError(
+                f"snapshot {target.id} has expired meanwhile", table=store.location, todo="Roll back to a later one"
+            )
+        write_earliest(store, branch, target.id)
+
+    def _newer_than(self, number: int, there: Sequence[int]) -> str:
+        """Why the rollback gives way: the snapshot that a writer has committed after this number. "" where none has."""
+        return f"snapshot {there[-1]} was committed meanwhile" if there and there[-1] > number else ""
+
+    def _expiry_of(self, target: Snapshot) -> str:
+        """Why the rollback gives way: an expiry that deletes the snapshot that stays. "" where there is none."""
+        is_going = snapshot_path(self.history.branch, target.id) in expiring(self.history)
+        there = None if is_going else self.history.find(target.id)
+        return "" if target.is_at(there) else f"an expiry deletes snapshot {target.id}"
+
+    def _put_back(self, contents: Mapping[str, bytes], made: Snapshot | None, journal: str) -> None:
+        """Undo what was done: snapshots come back, the oldest first, and then tags. `made` goes, the snapshot that was
+        made of a tag."""
+        store, branch = self.history.store, self.history.branch
+        for path in reversed([*contents]):
+            store.put_if_absent(path, contents[path])
+        ids = [number for number in self.history.snapshot_ids() if made is None or number != made.id]
+        if made is not None and ids:
+            store.delete(snapshot_path(branch, made.id))
+            write_earliest(store, branch, ids[0])
+        if ids:
+            write_hints(store, branch, ids[-1], first=False)
+        store.delete(journal)
+
     def _conflict(self, why: str) -> CommitConflictError:
         return CommitConflictError(
-            "the table was not rolled back to the end",
+            "the table was not rolled back",
             table=self.history.store.location,
             why=why,
             todo="Stop its writers and roll back again",

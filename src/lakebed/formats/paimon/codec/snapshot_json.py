@@ -48,6 +48,11 @@ class Snapshot:
     next_row_id: int | None = 0
     version: int = 3
 
+    def is_at(self, other: Snapshot | None) -> bool:
+        """Whether `other`, what is there under this one's id, is this one. Each attempt has a base list of its own."""
+        lists = self.base_manifest_list, self.delta_manifest_list
+        return other is not None and (other.base_manifest_list, other.delta_manifest_list) == lists
+
 
 _KEYS = {
     "version": "version",

@@ -7,7 +7,7 @@ are removed; after an unknown outcome all files stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from lakebed.errors import CommitUnknownError, DataCleanedError, LakebedError, NotWrittenError, StorageError
@@ -19,6 +19,8 @@ from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
+from lakebed.formats.paimon.commit.succession import is_out_of_line
+from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -157,10 +159,14 @@ class _CommitLoop:
         if outcome is PutOutcome.UNKNOWN:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
+            # The hints are only where a reader looks first: they are written while we look.
+            looks: tuple[Callable[[], bool | None], ...] = (
+                lambda: publisher is None and self._is_out_of_line(snapshot, attempt),
+                lambda: self._write_hints(snapshot, attempt),
+            )
+            if any(self._store.together(lambda act: act(), looks)):
+                return self._withdrawn(snapshot, attempt)
             self._history.committed(snapshot)
-            is_first = attempt.latest is None
-            if is_first or not self._another_follows:
-                write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
             self._report(attempt.entries)
             return Won(snapshot)
         self._name_delta(False)
@@ -171,6 +177,24 @@ class _CommitLoop:
         """Note whether a snapshot may name the delta's files from now on."""
         if self._delta is not None:
             self._delta.is_named = is_named
+
+    def _write_hints(self, snapshot: Snapshot, attempt: Attempt) -> None:
+        is_first = attempt.latest is None
+        if is_first or not self._another_follows:
+            write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
+
+    def _withdrawn(self, snapshot: Snapshot, attempt: Attempt) -> Lost:
+        """Take a claimed snapshot back that leads nowhere, and its hint. The delta's files stay for the next attempt."""
+        branch = self._history.branch
+        self._remove([snapshot_path(branch, snapshot.id), *attempt.written])
+        write_hints(self._store, branch, self._history.latest_id() or 0, first=False)
+        return Lost(f"snapshot {snapshot.id - 1}, on which it was based, expired or was rolled back meanwhile")
+
+    def _is_out_of_line(self, snapshot: Snapshot, attempt: Attempt) -> bool:
+        """Whether a claimed snapshot leads nowhere. Where the store does not tell, the commit stands."""
+        with suppress(StorageError):
+            return is_out_of_line(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
+        return False
 
     def _report(self, entries: Sequence[ManifestEntry]) -> None:
         """Tell the catalog of a snapshot that stands. What fails goes to the log."""
@@ -186,8 +210,7 @@ class _CommitLoop:
         with suppress(StorageError):
             there = self._history.find(snapshot.id)
             if there is not None:
-                ours = there.delta_manifest_list == snapshot.delta_manifest_list
-                return PutOutcome.CREATED if ours else PutOutcome.EXISTS
+                return PutOutcome.CREATED if snapshot.is_at(there) else PutOutcome.EXISTS
         raise CommitUnknownError(
             f"the store does not say whether snapshot {snapshot.id} was written",
             table=self._store.location,

@@ -20,9 +20,10 @@ from lakebed.formats.paimon.commit.claim import write_earliest
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
 from lakebed.formats.paimon.expire.changelogs import ChangelogPlan, ChangelogRetention, keep_changelogs
-from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
+from lakebed.formats.paimon.expire.journal import finish
 from lakebed.formats.paimon.expire.plan import Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.journal import interrupted, write_journal
 from lakebed.formats.paimon.layout import OWN_FOLDER, snapshot_path
 from lakebed.formats.paimon.references import kept_changelogs
 from lakebed.formats.paimon.snapshot import History
@@ -117,13 +118,7 @@ class SnapshotExpiry:
             return _Unused()
         *expiring, oldest_kept = self._planner.exactly(range(retention.earliest, retention.end + 1))
         if oldest_kept.id != retention.end:
-            raise DataCleanedError(
-                f"snapshot {retention.end} has expired",
-                table=self.history.store.location,
-                instant=str(retention.end),
-                why="another expiry is at work",
-                todo="Nothing is lost. Expire again",
-            )
+            raise self._gone(retention.end)
         unused = UnusedFiles(self.history, self.schema, self.options)
         paths = unused.of(expiring, oldest_kept, due.changelogs)
         tagged = [
@@ -132,19 +127,27 @@ class SnapshotExpiry:
             if retention.earliest <= snapshot.id < retention.end
         ]
         tags = frozenset(unused.tagged())
-        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged), due.changelogs, tags)
+        return _Unused(oldest_kept, tuple(expiring), tuple(paths), tuple(tagged), due.changelogs, tags)
 
     def _remove(self, names: Sequence[str], unused: _Unused) -> tuple[str, ...]:
         """Remove snapshots and changelogs, and then their files, both by what was written down before. The note says
-        when files stay."""
+        when files stay.
+
+        Snapshots go from the oldest on, which `commit/succession.py` relies on. The oldest one that stays is looked for
+        once more, since a rollback may have taken it: `journal.py` says why no later look is needed. DataCleanedError
+        where it is gone, with nothing removed.
+        """
         store, branch, paths = self.history.store, self.history.branch, unused.paths
         keep_changelogs(store, branch, unused.changelogs.becoming)
-        journal = write_journal(store, branch, names, paths)
+        journal, kept = write_journal(store, branch, names, paths), unused.kept
+        if kept is not None and not kept.is_at(self.history.find(kept.id)):
+            store.delete(journal)
+            raise self._gone(kept.id)
         # The hint is only where a reader looks first: whether it or the snapshots are seen to change first is the same.
         removals: tuple[Callable[[], None], ...] = (
-            lambda: write_earliest(store, branch, unused.end),
+            lambda: write_earliest(store, branch, kept.id) if kept is not None else None,
             lambda: unused.changelogs.write_earliest(store, branch),
-            lambda: store.delete_many(names),
+            lambda: store.delete_in_order(names),
         )
         store.together(lambda act: act(), removals)
 
@@ -161,6 +164,15 @@ class SnapshotExpiry:
             return unused.paths
         needed = {*UnusedFiles(self.history, self.schema, self.options).all_needed()}
         return [path for path in unused.paths if path not in needed]
+
+    def _gone(self, snapshot_id: int) -> DataCleanedError:
+        return DataCleanedError(
+            f"snapshot {snapshot_id} is gone",
+            table=self.history.store.location,
+            instant=str(snapshot_id),
+            why="another expiry or a rollback is at work",
+            todo="Nothing is lost. Expire again",
+        )
 
     def look(self) -> None:
         """Read the oldest snapshot, which tells after a commit whether an expiry is due."""
@@ -207,10 +219,10 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class _Unused:
-    """The snapshots before `end` that go, the files that only they and changelogs that end need, the ones whose files a
-    tag holds, and the names of all tags."""
+    """The oldest snapshot that stays, the ones before it that go, the files that only they and changelogs that end
+    need, the ones whose files a tag holds, and the names of all tags."""
 
-    end: int = 0
+    kept: Snapshot | None = None
     expiring: tuple[Snapshot, ...] = ()
     paths: tuple[str, ...] = ()
     tagged: tuple[Skipped, ...] = ()

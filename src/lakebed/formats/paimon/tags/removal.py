@@ -13,8 +13,8 @@ from lakebed.errors import LakebedError, StorageError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.expire.journal import write_journal
 from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.journal import write_journal
 from lakebed.formats.paimon.layout import tag_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
