@@ -22,12 +22,14 @@ TWICE = f"{CRASH}paimon_verbs.py::test_two_deaths_and_a_third_run["
 APPENDED, PAIMON = f"{CRASH}paimon_append_compaction.py::", f"{CRASH}paimon_compaction.py::"
 COMMIT, BRANCHES, TAGS = f"{CRASH}paimon_commit.py::", f"{CRASH}paimon_branches.py::", f"{CRASH}paimon_tags.py::"
 REFS, ICEBERG = f"{CRASH}iceberg_refs.py::", f"{CRASH}iceberg_commit.py::"
+REFS2 = f"{REFS}test_two_deaths_and_a_third_run["
 EACH = "test_every_failure_leaves_the_old_or_the_new"
 RIVAL, GONE = f"{REFS}test_a_commit_of_another_writer_comes_first", f"{REFS}test_what_it_needs_is_deleted_and_expires"
 REWRITTEN = f"{CRASH}iceberg_rewrite.py::"
 VERBS = f"{CRASH}iceberg_verbs.py::"
 DEATHS, BETWEEN = f"{VERBS}test_two_deaths_and_a_third_run[", f"{VERBS}test_who_comes_between_plan_and_commit["
 HUDI = f"{CRASH}hudi_second_writer.py::test_both_are_there_or_one_is_refused"
+HUDI_TWICE = f"{CRASH}hudi_verbs.py::test_two_deaths_and_a_third_run["
 SERVED = f"{CRASH}hudi_services.py::"
 
 
@@ -40,6 +42,13 @@ def met(verb: str) -> tuple[Sequence[str], ...]:
     """The tests of a Paimon verb that is killed twice, or meets another writer or an expiry, in either order."""
     met = f"{CRASH}paimon_verbs.py::test_who_comes_between_plan_and_commit[{verb}"
     return (f"{TWICE}{verb}]",), (f"{met}-rival]",), (f"{met}-expiry]",)
+
+
+def served(verb: str) -> tuple[Sequence[str], ...]:
+    """The tests of a Hudi verb that is killed twice, or meets another writer or a clean with an archival, in either
+    order."""
+    met = f"{CRASH}hudi_verbs.py::test_who_comes_between_plan_and_commit[{verb}"
+    return (f"{HUDI_TWICE}{verb}]",), (f"{met}-rival]", HUDI), (f"{met}-expiry]",)
 
 
 Cells = tuple[Sequence[str], ...]
@@ -95,39 +104,38 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
             between("rewrite of manifests")),
         "expire": ((f"{ICEBERG}{EACH}[expire]",), (f"{DEATHS}expire]",), between("expire"), between("expire")),
         "orphan files": ((f"{ICEBERG}test_a_killed_removal_of_orphans",), (), (), ()),
-        "tag": ((f"{REFS}{EACH}[tag]",), (), (f"{RIVAL}[tag-",), (f"{GONE}_first[tag]",)),
+        "tag": ((f"{REFS}{EACH}[tag]",), (f"{REFS2}tag]",), (f"{RIVAL}[tag-",), (f"{GONE}_first[tag]",)),
         "branch": (
-            (f"{REFS}{EACH}[branch]", f"{REFS}{EACH}[replaced]", f"{REFS}{EACH}[wap branch]"), (),
-            (f"{RIVAL}[wap branch-",), (f"{GONE}_first[replaced]",)),
-        "delete a branch": ((f"{REFS}{EACH}[deleted]",), (), (), ()),
+            (f"{REFS}{EACH}[branch]", f"{REFS}{EACH}[replaced]", f"{REFS}{EACH}[wap branch]"),
+            (f"{REFS2}replaced]", f"{REFS2}wap branch]"), (f"{RIVAL}[wap branch-",), (f"{GONE}_first[replaced]",)),
+        "delete a branch": (
+            (f"{REFS}{EACH}[deleted]",), (f"{REFS2}deleted]",), (f"{RIVAL}[deleted-",), (f"{GONE}_first[deleted]",)),
         "fast-forward": (
-            (f"{REFS}{EACH}[fast-forward]",), (), (f"{RIVAL}[fast-forward-",), (f"{GONE}_first[fast-forward]",)),
+            (f"{REFS}{EACH}[fast-forward]",), (f"{REFS2}fast-forward]",), (f"{RIVAL}[fast-forward-",),
+            (f"{GONE}_first[fast-forward]",)),
         "rollback": (
-            (f"{REFS}{EACH}[any snapshot]",), (), (f"{RIVAL}[any snapshot-",), (f"{GONE}_first[any snapshot]",)),
+            (f"{REFS}{EACH}[any snapshot]",), (f"{REFS2}any snapshot]",), (f"{RIVAL}[any snapshot-",),
+            (f"{GONE}_first[any snapshot]",)),
         "publish": (
-            (f"{REFS}{EACH}[pick]", f"{REFS}{EACH}[staged]"), (), (f"{RIVAL}[pick-", f"{RIVAL}[staged-"),
-            (f"{GONE}_first[pick]",)),
+            (f"{REFS}{EACH}[pick]", f"{REFS}{EACH}[staged]"), (f"{REFS2}pick]",),
+            (f"{RIVAL}[pick-", f"{RIVAL}[staged-"), (f"{GONE}_first[pick]",)),
         "alter": ((f"{CRASH}iceberg_alter.py::",), (f"{DEATHS}alter]",), between("alter"), between("alter")),
         "repair": ((f"{CRASH}iceberg_repair.py::",), (), (), ()),
         "create": ((f"{ICEBERG}test_creation",), (), (), NOTHING_EXPIRES),
     },
     "Hudi": {
-        "insert, upsert, delete": (
-            (f"{CRASH}hudi_write.py::", f"{CRASH}hudi_metadata.py::"), (), (HUDI, f"{CRASH}hudi_processes.py::"), ()),
-        "overwrite": ((), (), (f"{HUDI}[8-COPY_ON_WRITE-overwrite beside upsert",), ()),
-        "compaction": (
-            (f"{SERVED}test_a_rewrite",), (), (f"{HUDI}[6-MERGE_ON_READ-compaction beside upsert",), ()),
-        "log compaction": ((f"{CRASH}hudi_log_compaction.py::",), (), (), ()),
-        "clustering": (
-            (f"{SERVED}test_a_rewrite",), (), (f"{HUDI}[9-COPY_ON_WRITE-clustering beside upsert",), ()),
-        "resizing of buckets": ((f"{CRASH}hudi_rings.py::",), (), (), ()),
-        "clean": ((f"{CRASH}hudi_clean.py::",), (), (f"{HUDI}[6-COPY_ON_WRITE-clean beside upsert",), ()),
-        "failed writes": ((f"{SERVED}test_a_failed_write",), (), (), ()),
+        "insert, upsert, delete": ((f"{CRASH}hudi_write.py::", f"{CRASH}hudi_metadata.py::"), *served("an upsert")),
+        "overwrite": ((f"{HUDI_TWICE}an overwrite]",), *served("an overwrite")),
+        "compaction": ((f"{SERVED}test_a_rewrite",), *served("a compaction")),
+        "log compaction": ((f"{CRASH}hudi_log_compaction.py::",), *served("a log compaction")),
+        "clustering": ((f"{SERVED}test_a_rewrite",), *served("a clustering")),
+        "resizing of buckets": ((f"{CRASH}hudi_rings.py::",), *served("other buckets")),
+        "clean": ((f"{CRASH}hudi_clean.py::",), *served("a clean")),
+        "failed writes": ((f"{SERVED}test_a_failed_write",), *served("a failed write")),
         "old partitions": ((f"{SERVED}test_old_partitions",), (), (), ()),
-        "archive": ((f"{CRASH}hudi_archive.py::test_killed",), (), (), ()),
-        "savepoint": ((f"{CRASH}hudi_savepoint.py::",), (), (), ()),
-        "restore": (
-            (f"{CRASH}hudi_restore.py::",), (), (f"{HUDI}[9-COPY_ON_WRITE-upsert beside restore",), ()),
+        "archive": ((f"{CRASH}hudi_archive.py::test_killed",), *served("an archival")),
+        "savepoint": ((f"{CRASH}hudi_savepoint.py::",), *served("a savepoint")),
+        "restore": ((f"{CRASH}hudi_restore.py::",), *served("a restore")),
     },
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from lakebed.errors import (
     CommitConflictError,
+    DataCleanedError,
     LakebedError,
     NotInHistoryError,
     TableExistsError,
@@ -28,7 +29,7 @@ from lakebed.testing.faults import CHANGES, READS, Call, Crash, Fault, FaultySto
 Act = Callable[[Store], object]
 Make = Callable[[], Store]
 Look = Callable[[Store], Any]
-REFUSALS = (CommitConflictError, NotInHistoryError, TableExistsError, TableNotFoundError, UsageError)
+REFUSALS = (CommitConflictError, DataCleanedError, NotInHistoryError, TableExistsError, TableNotFoundError, UsageError)
 """Errors that say that nothing was done."""
 
 

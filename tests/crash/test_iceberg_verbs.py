@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, LakebedError
+from lakebed.errors import CommitConflictError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
-from lakebed.testing.faults import Crash, Fault, FaultyStore, Kind, check_crash_safety
+from lakebed.testing.faults import Fault, FaultyStore, Kind, check_crash_safety
+from tests.crash.harness import two_deaths
 from tests.tables.iceberg.lake import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("part", pa.string()), ("v", pa.string())])
@@ -132,27 +132,17 @@ def copies(tmp_path: Path) -> Callable[[], Store]:
     return make
 
 
-def dies(act: Callable[[Store], None], store: Store, at: int, kind: Kind) -> None:
-    """A process dies at a change of the store, if it makes so many."""
-    with suppress(Crash, LakebedError, ValueError):  # ValueError: this call cannot fail in that way
-        act(FaultyStore(store, Fault(at, kind)))
-
-
 @pytest.mark.parametrize("name", VERBS)
 def test_two_deaths_and_a_third_run(copies: Callable[[], Store], name: str) -> None:
-    verb, whole = VERBS[name], FaultyStore(copies())
-    old = rows(whole.real)
+    verb, whole = VERBS[name], copies()
+    old = rows(whole)
     verb.act(whole)
-    new, calls = rows(whole.real), len(whole.changes)
-    assert calls and (new != old) is verb.shows
-    for at in range(1, calls + 1, max(1, calls // 3)):
-        first, then = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER) if at % 2 else (Kind.CRASH_AFTER, Kind.CRASH_BEFORE)
-        again, store = 1 + at * 7 % calls, copies()
-        for number, kind in ((at, first), (again, then)):
-            dies(verb.act, store, number, kind)
-            assert rows(store) in (old, new), f"{first} at change {at}, {then} at change {again}"
-        verb.act(store)
-        assert rows(store, every=True) == new, f"{first} at change {at}, {then} at change {again}"
+    new = rows(whole)
+    assert (new != old) is verb.shows
+    for moment in two_deaths(verb.act, copies, 4):
+        assert rows(moment.store) in (old, new), moment.where
+        if moment.ended:
+            assert rows(moment.store, every=True) == new, moment.where
 
 
 @pytest.mark.parametrize("rival", [another_writer, an_expiry], ids=["another writer", "an expiry"])

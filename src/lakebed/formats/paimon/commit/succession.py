@@ -1,6 +1,6 @@
 """Whether a snapshot that was just claimed is in the table's line: its name was free because it is the next one.
 
-A name is free again where later snapshots have come and gone. An expiry deletes snapshots from the oldest on, so a
+A name is free again where later snapshots have come and gone. An expiry deletes the oldest snapshots together, so a
 writer that was slow may claim the id of one that has expired, and newer ones have none of its rows. A rollback and a
 fast-forward delete the newest ones, so it may follow one that was taken back. Paimon's engines do not look. Here the
 writer looks for the snapshot that its own follows, once it has claimed its own; those that delete snapshots look for

@@ -133,9 +133,8 @@ class SnapshotExpiry:
         """Remove snapshots and changelogs, and then their files, both by what was written down before. The note says
         when files stay.
 
-        Snapshots go from the oldest on, which `commit/succession.py` relies on. The oldest one that stays is looked for
-        once more, since a rollback may have taken it: `journal.py` says why no later look is needed. DataCleanedError
-        where it is gone, with nothing removed.
+        The oldest one that stays is looked for once more, since a rollback may have taken it: `journal.py` says why no
+        later look is needed. DataCleanedError where it is gone, with nothing removed.
         """
         store, branch, paths = self.history.store, self.history.branch, unused.paths
         keep_changelogs(store, branch, unused.changelogs.becoming)
@@ -147,7 +146,7 @@ class SnapshotExpiry:
         removals: tuple[Callable[[], None], ...] = (
             lambda: write_earliest(store, branch, kept.id) if kept is not None else None,
             lambda: unused.changelogs.write_earliest(store, branch),
-            lambda: store.delete_in_order(names),
+            lambda: store.delete_many(names),
         )
         store.together(lambda act: act(), removals)
 
