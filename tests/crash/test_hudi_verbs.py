@@ -144,7 +144,7 @@ VERBS = {
     "other buckets": Verb(rewriting(MERGE), "rings", refused=("rival",)),
     "a clean": Verb(clean, "COPY_ON_WRITE", 6),
     "a failed write": Verb(end_failed, prepare=failed),
-    "an archival": Verb(archive, "COPY_ON_WRITE", prepare=clean),
+    "an archival": Verb(archive, "COPY_ON_WRITE", prepare=clean, refused=("expiry",)),
     "a savepoint": Verb(tag, "COPY_ON_WRITE", done=(UsageError,), refused=("expiry",)),
     "a savepoint that goes": Verb(untag, "COPY_ON_WRITE", 6, prepare=tag, done=(NotInHistoryError,)),
     "a restore": Verb(restore, "COPY_ON_WRITE", 8, steps=True, refused=("expiry",)),
