@@ -184,7 +184,7 @@ class _CommitLoop:
             write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
 
     def _withdrawn(self, snapshot: Snapshot, attempt: Attempt) -> Lost:
-        """Take a claimed snapshot back that leads nowhere, and its hint. The delta's files stay for the next attempt."""
+        """Take a claimed snapshot back that leads nowhere, and its hint. The delta stays for the next attempt."""
         branch = self._history.branch
         self._remove([snapshot_path(branch, snapshot.id), *attempt.written])
         write_hints(self._store, branch, self._history.latest_id() or 0, first=False)
