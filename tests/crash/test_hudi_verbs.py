@@ -73,7 +73,8 @@ def end_failed(store: Store) -> None:
 
 
 def archive(store: Store) -> None:
-    lakebed.open(store).archive(options=FEW, engine=LocalEngine(1))
+    at_once = {"hoodie.write.lock.wait_time_ms": "0"}  # another archiver that is at work goes on only after this one
+    lakebed.open(store).archive(options={**FEW, **at_once}, engine=LocalEngine(1))
 
 
 def tag(store: Store) -> None:
@@ -85,9 +86,10 @@ def untag(store: Store) -> None:
 
 
 def restore(store: Store) -> None:
-    """Back at the commit before the last one but one."""
+    """Back at the third commit, archived or not."""
     table = lakebed.open(store)
-    commits = [i.time for i in table.history() if i.action in ("commit", "deltacommit") and i.state == "completed"]
+    done = [instant for instant in table.history(archived=True) if instant.state == "completed"]
+    commits = [instant.time for instant in done if instant.action in ("commit", "deltacommit")]
     table.rollback(commits[2])
 
 
