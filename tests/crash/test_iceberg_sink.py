@@ -4,6 +4,7 @@ it is repeated."""
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.kernel.files import Store, open_store
-from lakebed.testing.faults import Fault, FaultyStore, Kind, check_crash_safety
+from lakebed.testing.faults import READS, Crash, Fault, FaultyStore, Kind, check_crash_safety
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("part", pa.string(), False), ("v", pa.string())])
 FIRST = [{"id": n, "part": "ab"[n % 2], "v": "first"} for n in range(6)]
@@ -78,3 +80,75 @@ def test_a_rival_in_between_is_seen(make: Callable[[], Store]) -> None:
     rows, commits = observe(real)
     assert [row for row in rows if row[0] == 9] == [(9, "c", "new")]
     assert commits == [("job", "1"), ("rival", "1"), ("job", "2")]
+
+
+def test_a_replay_removes_nothing_that_the_commit_has(make: Callable[[], Store]) -> None:
+    """The job died just after its commit, with the deletes that it had found before; then any call of its replay
+    fails."""
+    real = make()
+    writer = lakebed.open(real, QUICK).writer(commit_user="job")
+    writer.write(pa.Table.from_pylist(SECOND))
+    messages = writer.prepare_commit()
+    with pytest.raises(Crash):
+        dying = FaultyStore(real, Fault(1, Kind.CRASH_AFTER, frozenset({"put_if_absent"})))
+        lakebed.open(dying, QUICK).writer(commit_user="job").commit(2, messages)
+    expected = observe(real)
+    assert expected[1] == [("job", "1"), ("job", "2")]
+    replay = FaultyStore(real)
+    assert lakebed.open(replay, QUICK).writer(commit_user="job").filter_and_commit({2: messages}) == 0
+    assert observe(real) == expected
+    for at in range(1, len(replay.calls) + 1):
+        with suppress(LakebedError):
+            failing = FaultyStore(real, Fault(at, Kind.ERROR_BEFORE, READS))
+            lakebed.open(failing, QUICK).writer(commit_user="job").filter_and_commit({2: messages})
+        assert observe(real) == expected
+
+
+class Interrupted(FaultyStore):
+    """A store where a rival comes before the first read of a manifest list."""
+
+    def __init__(self, real: Store, rival: Callable[[Store], None]) -> None:
+        super().__init__(real)
+        self.rival, self.waiting = rival, True
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if self.waiting and path.startswith("metadata/snap-"):
+            self.waiting = False
+            self.rival(self.real)
+        return super().read(path, start, length)
+
+
+def test_an_expiry_between_plan_and_search_is_no_failure(make: Callable[[], Store]) -> None:
+    def rival(store: Store) -> None:
+        commit([{"id": 9, "part": "a", "v": "rival", "_row_kind": "+I"}], 1, "rival")(store)
+        lakebed.open(store).expire(options={"older-than": "2100-01-01", "retain-last": 1})
+
+    store = Interrupted(make(), rival)
+    commit(SECOND, 2)(store)
+    rows, commits = observe(store.real)
+    assert not store.waiting and [row for row in rows if row[0] == 9] == [(9, "c", "new")]
+    assert commits[-1] == ("job", "2")
+
+
+def test_a_claim_that_comes_after_the_version_was_removed_is_withdrawn(make: Callable[[], Store]) -> None:
+    """Others commit and clean up so often while a claim is on its way that its name is free once more."""
+    real, rows = make(), [{"id": 20, "part": "a", "v": "rival", "_row_kind": "+I"}]
+    cleans = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    for key, value in cleans.items():
+        lakebed.open(real).alter(lakebed.set_option(key, value))
+
+    def rival(store: Store) -> None:
+        for number in range(4):
+            commit(rows, number, "rival")(store)
+
+    at = Fault(1, Kind.EXISTS, frozenset({"put_if_absent"}), rival)
+    with pytest.raises(CommitUnknownError, match="cleaned up"):
+        commit(SECOND, 2)(FaultyStore(real, at))
+    after, commits = observe(real)
+    assert (20, "a", "rival") in after and commits == [("job", "1"), *(("rival", str(n)) for n in range(4))]
+    hint = int(real.read("metadata/version-hint.text"))
+    names = [info.path.removeprefix("metadata/v") for info in real.walk("metadata") if info.path.endswith("a.json")]
+    versions = sorted(int(name.partition(".")[0]) for name in names)
+    assert hint == versions[-1] and versions[0] >= hint - 1
+    commit(SECOND, 2)(real)
+    assert observe(real)[1][-1] == ("job", "2")

@@ -17,6 +17,7 @@ from typing import Any
 
 from lakebed.errors import (
     RetryableError,
+    StorageError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -186,6 +187,8 @@ class HadoopTable:
         self._files.write_many(first, *looks)
         data = metadata_to_json(document, compressed)
         self._claim(target, data)
+        if cleans_log(after):
+            self._withdraw_late(base, target, data)
         hint = str(version + 1).encode()
         self._files.side_by_side(lambda: self._point_to(hint), lambda: clean_log(self._files, base.metadata, after))
         return self._published(target, data, after)
@@ -201,6 +204,17 @@ class HadoopTable:
         current = base.location.rpartition("/")[2]
         if not self._store.exists(f"metadata/{current}"):
             raise LostRaceError(f"{current} was cleaned up after later commits")
+
+    def _withdraw_late(self, base: Loaded, name: str, data: bytes) -> None:
+        """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
+        way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError,
+        for just as well this commit may have been overtaken by as many others as it takes to remove its base."""
+        path, current = f"metadata/{name}", base.location.rpartition("/")[2]
+        with suppress(StorageError, OSError):  # the commit stands, as far as anybody can tell
+            if not self._store.exists(f"metadata/{current}"):
+                if self._store.read(path) == data:
+                    self._store.delete(path)
+                raise OutcomeUnknownError(f"{current} was cleaned up after later commits")
 
     def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint

@@ -43,6 +43,9 @@ from lakebed.kernel.sizing.staging import StagedBuckets
 from lakebed.model.commit import CommitResult, Outcome
 from lakebed.verbs.write import Mode
 
+_NOWHERE = -1
+"""In the place of a snapshot's id: deletes that no snapshot can take."""
+
 
 class _ReplayedError(LakebedError):
     """The commit user has committed this identifier before."""
@@ -81,15 +84,13 @@ class Committer:
             committed = commit_snapshot(self.operations, producer, options, base, appended)
             result = replace(committed, rows=sum(message.rows for message in messages), files=len(added))
         except _ReplayedError:
-            producer.discard()
-            notes = afterwards("files of the replay stay", lambda: self.remove(messages))
+            notes = afterwards("files of the replay stay", lambda: self.remove(messages, producer.deletes))
             return CommitResult("", Outcome.SKIPPED, ("this user has committed this identifier before", *notes))
         except CommitUnknownError:
             raise
         except Exception:  # an interrupt says nothing of the outcome: orphan-file removal cleans up then
-            producer.discard()
             with suppress(LakebedError):  # what stays is left to orphan-file removal; the first error counts
-                self.remove(messages)
+                self.remove(messages, producer.deletes)
             raise
         if self.options.wap_id:
             name = self.options.wap_id
@@ -116,11 +117,13 @@ class Committer:
             bool(options.wap_id),
         )
 
-    def remove(self, messages: Sequence[IcebergMessage]) -> None:
-        """Delete the files of messages, except those that the table holds, in whichever snapshot: an abort may follow a
-        commit. When the table cannot be read, all files stay and the error is raised."""
+    def remove(self, messages: Sequence[IcebergMessage], found: RowDeletes | None = None) -> None:
+        """Delete the files of messages and of deletes that were found for them, except those that the table holds, in
+        whichever snapshot: an abort or a replay may follow a commit. When the table cannot be read, all files stay and
+        the error is raised."""
         paths = [file.path for message in messages for file in message.data_files]
-        paths += [file.path for message in messages if message.deletes for file in message.deletes.added]
+        written = [*(message.deletes for message in messages), found]
+        paths += [file.path for deletes in written if deletes for file in deletes.added]
         if not paths:
             return
         held = held_files(self.operations, paths)
@@ -213,8 +216,8 @@ class _Producer:
         if len(self.messages) == 1 and self.messages[0].deletes is not None:
             self.deletes, self.found_on = self.messages[0].deletes, self.messages[0].planned_on
         else:  # the deletes of each message were found without the others
-            planned = [file.path for m in self.messages if m.deletes is not None for file in m.deletes.added]
-            self.committer.operations.files.delete_many(sorted(set(planned)))
+            planned = [m.deletes for m in self.messages if m.deletes is not None]
+            self.deletes, self.found_on = sum(planned, RowDeletes()) if planned else None, _NOWHERE
 
     def __call__(self, attempt: Attempt) -> Produced:
         committer, options = self.committer, self.committer.options
@@ -238,8 +241,9 @@ class _Producer:
         """Whether the commit replaces nothing of the table."""
         return not self.committer.key_schema.names and self.committer.options.mode is not Mode.OVERWRITE
 
-    def discard(self) -> None:
-        """Remove the delete files that were written."""
+    def _discard(self) -> None:
+        """Remove the delete files that were written for another snapshot. The commit has not landed by now, or it would
+        be known as a replay."""
         if self.deletes is not None and self.deletes.added:
             with suppress(LakebedError):
                 self.committer.operations.files.delete_many(sorted({file.path for file in self.deletes.added}))
@@ -250,7 +254,7 @@ class _Producer:
         head = attempt.head.snapshot_id if attempt.head is not None else None
         if self.deletes is not None and self.found_on == head and takes_deletes(attempt.metadata, self.deletes.added):
             return self.deletes
-        self.discard()
+        self._discard()
         attempt.written.forget_new_deletes()
         committer, engine = self.committer, LocalEngine()
         if committer.options.mode is Mode.OVERWRITE:

@@ -32,6 +32,7 @@ from lakebed.formats.iceberg.write.plan import IcebergWritePlan
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.task import TaskTarget
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -134,14 +135,19 @@ class IcebergSink:
         if not message.keys:
             return message
         try:
-            base = self._fresh_base() or self.operations.load()
-            metadata = base.metadata
-            options = self.options
-            head = metadata.parent_on(options.branch) if options.creates_branch else metadata.head(options.branch)
-            deletes = self._committer().find_deletes(metadata, head, [message], engine)
+            return self._planned(message, engine)
         except BaseException:
             self.abort([message])
             raise
+
+    @looks_again
+    def _planned(self, message: IcebergMessage, engine: Engine) -> IcebergMessage:
+        """A message with its deletes. The search begins anew where an expiry removes files of the snapshot."""
+        base = self._fresh_base() or self.operations.load()
+        self._base = None
+        metadata, options = base.metadata, self.options
+        head = metadata.parent_on(options.branch) if options.creates_branch else metadata.head(options.branch)
+        deletes = self._committer().find_deletes(metadata, head, [message], engine)
         self._base = base
         return replace(message, deletes=deletes, planned_on=head.snapshot_id if head is not None else None)
 
