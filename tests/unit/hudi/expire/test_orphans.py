@@ -56,7 +56,10 @@ def test_only_orphans_go_and_only_old_ones(tmp_path: Path, version: int, kind: s
     staged = tmp_path / ".hoodie" / ".lakebed" / "lakebed-4711" / "rows.arrow"
     staged.parent.mkdir(parents=True)
     staged.write_bytes(b"")
-    wanted = {f"a/{name}" for name in left} | {str(staged.relative_to(tmp_path))}
+    beat = tmp_path / ".hoodie" / ".heartbeat" / gone  # of a writer that died before it requested its instant
+    beat.parent.mkdir(exist_ok=True)
+    beat.write_bytes(b"")
+    wanted = {f"a/{name}" for name in left} | {str(path.relative_to(tmp_path)) for path in (staged, beat)}
     young = table.expire(options=ORPHANS)
     assert young.deleted_files == () and {kept.what for kept in young.kept} == wanted
     assert any("orphan-files" in finding.remedy for finding in table.inspect().findings)

@@ -1,8 +1,9 @@
 """Orphan files: files that no state of the table has, and that nothing pending can want.
 
 They are what a failed attempt left whose instant is gone: data files of instants that are not on the timeline and were
-never archived, base files that the commit of their instant does not name, and staged rows. A log file in table version
-6 and older holds blocks of several instants, so it counts only where its whole slice is of no commit.
+never archived, base files that the commit of their instant does not name, staged rows, and heartbeats that no pending
+instant has, of writers that died before they requested theirs. A log file in table version 6 and older holds blocks of
+several instants, so it counts only where its whole slice is of no commit.
 
 Hudi has no such service: its cleaner looks at file groups of commits alone.
 """
@@ -12,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lakebed.formats.hudi.archive.lock import LEASES
+from lakebed.formats.hudi.commit.heartbeat import heartbeat_file
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
 from lakebed.formats.hudi.expire.plan import savepointed_files
-from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HEARTBEATS, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles
@@ -22,7 +24,7 @@ from lakebed.formats.hudi.timeline.active import View
 from lakebed.formats.hudi.timeline.writing import greatest
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.files.age import certain_now, older_than
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.model.upkeep import ExpireResult, Skipped
 
 _STAGED = "lakebed-"
@@ -36,7 +38,7 @@ def remove_orphans(state: TableState, options: Options, dry_run: bool) -> Expire
     if undoing is not None:
         why = f"{undoing.action} {undoing.time} was cut off: lakebed.expire.what = failed-writes carries it on"
         return ExpireResult((), (), (Skipped("all files", why),), dry_run)
-    found = [*orphan_files(state), *_staged_rows(store)]
+    found = [*orphan_files(state), *_staged_rows(store), *_heartbeats(state)]
     age = options[ORPHANS_AGE]
     old = {*older_than(store, found, certain_now(store, LEASES) - age / 1000)} if found else set()
     why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
@@ -105,3 +107,10 @@ def _staged_rows(store: Store) -> list[str]:
     """Rows that writes staged in the table's storage."""
     folders = [name for name in store.list(LEASES).folders if name.startswith(_STAGED)]
     return [info.path for name in folders for info in store.walk(f"{LEASES}/{name}")]
+
+
+def _heartbeats(state: TableState) -> list[str]:
+    """Heartbeats of instants that are not pending. A writer's first one comes before its instant, so age decides."""
+    pending = {entry.time for entry in state.timeline.entries if not entry.done}
+    names = [info.name for info in state.store.list(HEARTBEATS).files]
+    return [heartbeat_file(name) for name in names if is_number(name) and name not in pending]
