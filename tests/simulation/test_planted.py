@@ -12,6 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from lakebed.formats.hudi.commit import transaction
+from lakebed.formats.iceberg.catalog import hadoop
+from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
+from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.expire import orphans
 from lakebed.kernel.commit import claim
@@ -38,17 +41,32 @@ def all_paths(_: Store, paths: Iterator[str], __: float) -> list[str]:
     return [*paths]
 
 
+def no(*_: Any, **__: Any) -> bool:
+    return False
+
+
 PLANTED: dict[str, tuple[str, int, Planted]] = {
-    "puts that replace, Paimon": ("paimon", 0, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
+    "puts that replace, Paimon": ("paimon", 2, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "puts that replace, Iceberg": ("iceberg", 0, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "a claim that believes, Iceberg": (
-        "iceberg", 15, lambda: patch.object(claim, "_look", lambda *_: PutOutcome.CREATED)
+        "iceberg", 6, lambda: patch.object(claim, "_look", lambda *_: PutOutcome.CREATED)
     ),
-    "commits without a check of files, Paimon": ("paimon", 55, lambda: patch.object(attempt, "check_conflicts", never)),
+    "a claim that never looks, Paimon": (
+        "paimon", 2, lambda: patch.object(claim, "_look", lambda *_: PutOutcome.EXISTS)
+    ),
+    "commits without a check of new deletes, Iceberg": (
+        "iceberg", 12, lambda: patch.object(iceberg_conflicts, "check_no_new_deletes", never)
+    ),
+    "replays that count as new, Iceberg": ("iceberg", 6, lambda: patch.object(iceberg_committer, "is_committed", no)),
+    "aborts that remove what the table holds, Iceberg": (
+        "iceberg", 16, lambda: patch.object(iceberg_committer, "held_files", lambda *_: set())
+    ),
+    "claims that are late, Iceberg": ("iceberg", 19, lambda: patch.object(hadoop.HadoopTable, "_withdraw_late", never)),
+    "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
+    "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),
     "commits without a check of groups, Hudi": (
-        "hudi", 20, lambda: patch.object(transaction, "conflict_at_commit", lambda *_: "")
+        "hudi", 26, lambda: patch.object(transaction, "conflict_at_commit", lambda *_: "")
     ),
-    "orphans of any age, Paimon": ("paimon", 35, lambda: patch.object(orphans, "older_than", all_paths)),
 }  # fmt: skip
 """Each with its format and the first of the seeds that look for it."""
 

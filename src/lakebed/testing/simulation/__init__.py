@@ -11,10 +11,10 @@ publishes is compared with a model (`model.py`). docs/simulation.md says what is
 
 from lakebed.testing.simulation.model import Violation
 from lakebed.testing.simulation.run import Report, drawn, simulate
-from lakebed.testing.simulation.schedule import Actor, Fault, Kind, Schedule, Step, StoreKind, Switch
+from lakebed.testing.simulation.schedule import Actor, Fault, Hold, Kind, Schedule, Step, StoreKind, Switch
 from lakebed.testing.simulation.shrink import shrunk
 
 __all__ = [
-    "Actor", "Fault", "Kind", "Report", "Schedule", "Step", "StoreKind", "Switch", "Violation", "drawn", "shrunk",
-    "simulate",
+    "Actor", "Fault", "Hold", "Kind", "Report", "Schedule", "Step", "StoreKind", "Switch", "Violation", "drawn",
+    "shrunk", "simulate",
 ]  # fmt: skip

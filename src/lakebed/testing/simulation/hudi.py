@@ -4,11 +4,13 @@ instants of the timeline."""
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Seen
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs, rows_of
 
@@ -20,6 +22,11 @@ _ACTIONS = (
 _OF_OTHERS = ("rollback", "clean")
 """Actions whose instants say nothing of rows."""
 
+_TIMELINES = (".hoodie", ".hoodie/timeline")
+_MARK = re.compile(r"\.hoodie/\.(?:temp|heartbeat)/(\d{17})")
+_INSTANT = re.compile(r"_(\d{17})\.(?:parquet$|log\.)")
+"""The instant in the name of a base file, or of a log file: up to version 6 that of its slice's base file."""
+
 
 class HudiSubject(Subject):
     """A Hudi table. Writers of lakebed alone need no lock of Hudi's."""
@@ -28,6 +35,7 @@ class HudiSubject(Subject):
     appends_by_key = False
     keeps_all = True
     keeps_order = False
+    upkeep = (".hoodie/",)
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 2), ("upsert", 5), ("delete", 2), ("overwrite", 1), ("two_phase", 3), ("prepare_and_abort", 1),
@@ -73,7 +81,11 @@ class HudiSubject(Subject):
     def publishes(self, verb: str, path: str) -> bool:
         """Completed instants come by commits, and go by restores and archivals."""
         folder, _, name = path.rpartition("/")
-        return folder in (".hoodie", ".hoodie/timeline") and name.endswith(_ACTIONS) and not name.endswith(_PENDING)
+        return folder in _TIMELINES and name.endswith(_ACTIONS) and not name.endswith(_PENDING)
+
+    def plans(self, verb: str, path: str) -> bool:
+        """The instant is inflight next. At its completion a writer has the lock, which it may not hold for long."""
+        return verb == "put" and path.rpartition("/")[0] in _TIMELINES and path.endswith(".inflight")
 
     def position(self, name: str) -> str:
         """An instant's time of completion, by which versions 8 and 9 order snapshots, else its own time."""
@@ -96,3 +108,29 @@ class HudiSubject(Subject):
     def orphans(self) -> Sequence[Options]:
         """Failed writes are rolled back, and files go that no state of the table has."""
         return ({"lakebed.expire.what": "failed-writes"}, {"lakebed.expire.what": "orphan-files"})
+
+    def named(self, store: MemoryStore) -> set[str]:
+        """Data files of completed instants, and metadata but for marks of instants that are over."""
+        _, begun = _instants(store)
+        return {path for path in store.files if _is_named(path, set(self.completions), begun)}
+
+    def wanted(self, store: MemoryStore) -> set[str]:
+        """Data files of instants that have begun."""
+        done, begun = _instants(store)
+        return {path for path in store.files if _is_named(path, done | begun, begun)}
+
+
+def _instants(store: MemoryStore) -> tuple[set[str], set[str]]:
+    """The times of the active timeline's instants: completed ones, and those that have only begun."""
+    names = [path.rpartition("/")[2] for path in store.files if path.rpartition("/")[0] in _TIMELINES]
+    names = [name for name in names if name[:17].isdigit()]
+    done = {name[:17] for name in names if not name.endswith(_PENDING)}
+    return done, {name[:17] for name in names} - done
+
+
+def _is_named(path: str, known: set[str], begun: set[str]) -> bool:
+    if path.startswith(".hoodie/"):
+        mark = _MARK.match(path)
+        return mark is None or mark[1] in begun
+    instant = _INSTANT.search(path.rpartition("/")[2])
+    return instant is None or instant[1] in known

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.leftovers import named
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+
+_VERSION = re.compile(r"metadata/v\d+\.metadata\.json")
 
 
 class IcebergSubject(Subject):
@@ -63,3 +68,9 @@ class IcebergSubject(Subject):
     def orphans(self) -> Sequence[Options]:
         """Old files that no metadata names."""
         return ({"expire-snapshots": False, "remove-orphan-files": True},)
+
+    def named(self, store: MemoryStore) -> set[str]:
+        """What the newest metadata file leads to."""
+        versions = [path for path in store.files if _VERSION.fullmatch(path)]
+        newest = max(versions, key=lambda path: int(path.removeprefix("metadata/v").partition(".")[0]))
+        return named(store.files, [newest]) | {"metadata/version-hint.text"}

@@ -9,7 +9,13 @@ from typing import ClassVar
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.leftovers import named
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+
+_ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
+_HINTS = ("EARLIEST", "LATEST")
+_STAYING = ("snapshot/", "tag/", "changelog/", "schema/", "branch/", "consumer/", "lakebed-", ".")
 
 
 class PaimonSubject(Subject):
@@ -37,7 +43,7 @@ class PaimonSubject(Subject):
         """Create the table."""
         options = {
             "bucket": self.bucket, "write-only": str(self.write_only).lower(), "num-sorted-run.compaction-trigger": "2",
-            "file.format": "avro", "manifest.format": "avro", "metadata.stats-mode": "none",
+            "file.format": "avro", "manifest.format": "avro", "file.compression": "none", "metadata.stats-mode": "none",
             "snapshot.num-retained.min": self.kept, "snapshot.num-retained.max": "1000",
             "snapshot.time-retained": "1 h", "manifest.merge-min-count": "3", "num-levels": "3",
         }  # fmt: skip
@@ -66,3 +72,12 @@ class PaimonSubject(Subject):
     def orphans(self) -> Sequence[Options]:
         """Old files that no snapshot or tag names."""
         return ({"lakebed.expire.what": "orphan-files"},)
+
+    def named(self, store: MemoryStore) -> set[str]:
+        """What snapshots and tags lead to; all of the other folders of metadata stays."""
+        roots = {path for path in store.files if path.startswith(_ROOTS) and not path.endswith(_HINTS)}
+        return named(store.files, roots) | {path for path in store.files if path.startswith(_STAYING)}
+
+    def wanted(self, store: MemoryStore) -> set[str]:
+        """All files of a table without a snapshot: a clean-up has nothing there to go by."""
+        return set() if any(path.startswith(_ROOTS[0]) for path in store.files) else set(store.files)

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from lakebed.errors import LakebedError
 from lakebed.kernel.files import Store
+from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
@@ -25,6 +26,7 @@ from lakebed.testing.simulation.schedule import Actor, Schedule, Step, StoreKind
 from lakebed.testing.simulation.store import SimulatedStore
 from lakebed.testing.simulation.subject import Subject, rows_of
 from lakebed.testing.simulation.world import Running, Stuck, World
+from lakebed.verbs.table import Table
 
 SUBJECTS: dict[str, type[Subject]] = {
     "hudi": HudiSubject,
@@ -65,8 +67,8 @@ class Run:
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}
-        self.made: dict[str, str] = {}
-        """The data files by the change that made them, for the check of what is left."""
+        self.makers: dict[str, str] = {}
+        """Who made each file, to tell of one that is left."""
 
     def report(self) -> Report:
         """Run it."""
@@ -101,7 +103,7 @@ class Run:
         return live
 
     def _handle(self, who: Running) -> SimulatedStore:
-        return SimulatedStore(self.world, who, self.real, self._changed)
+        return SimulatedStore(self.world, who, self.real, self._changed, self.subject)
 
     def _store_of(self, location: str) -> Store:
         """The store of a location below the table's, for whoever runs."""
@@ -114,9 +116,10 @@ class Run:
     def _changed(self, who: Running, verb: str, path: str) -> None:
         process = self.processes[who.actor.name]
         change = process.change
-        if self.subject.is_data(path) and verb in ("close", "create", "write", "put"):
-            self.made[path] = who.actor.name
+        if verb != "delete":
+            self.makers[path] = who.actor.name
         if self.subject.publishes(verb, path):
+            self.world.published(who)
             running, self.world.current = self.world.current, None
             late, self.real.late = self.real.late, 0.0
             try:
@@ -142,8 +145,7 @@ class Run:
         subject, model = self.subject, self.model
         table = subject.open(self.real)
         model.check_snapshot("the newest state", model.now, rows_of(table.read(["id", "v"])), "the end")
-        for options in subject.orphans():
-            table.expire(options=options)
+        self._cleaned(table)
         for options in subject.orphans():
             left = table.expire(options=options).deleted_files
             if left:
@@ -151,6 +153,19 @@ class Run:
         mode = "append" if subject.appends_by_key or not subject.keyed else "upsert"
         table.write(subject.data([(0, 1)]), mode, subject.write_options)
         self._all_kept()
+
+    def _cleaned(self, table: Table) -> None:
+        """Clean up. What nothing names goes, and nothing else does."""
+        subject = self.subject
+        before = {path for path in subject.named(self.real) if not path.startswith((STAGING, *subject.upkeep))}
+        for options in subject.orphans():
+            table.expire(options=options)
+        there = {path for path in self.real.files if not path.startswith(STAGING)}
+        if lost := sorted(before - there):
+            raise Violation(f"the clean-up removed files that the table names: {lost}")
+        if left := sorted(there - subject.named(self.real) - subject.wanted(self.real)):
+            makers = sorted({self.makers.get(path, "the simulation") for path in left})
+            raise Violation(f"the clean-up left files that nothing names: {left}, made by {makers}")
 
     def _all_kept(self) -> None:
         subject, model = self.subject, self.model

@@ -1,9 +1,9 @@
 """A schedule says all that happens in one simulated run, as frozen values: it is drawn from a seed, runs the same way
 each time, and gets shorter by leaving parts of it out.
 
-An actor runs one step after the other. Its storage calls are numbered from 1, over all its steps. Before the call that
-a `Switch` names another actor goes on, and the call that a `Fault` names fails. So a part that is left out changes no
-other part.
+An actor runs one step after the other. Its storage calls are numbered from 1, over all its steps, and so are its
+commits. Before the call that a `Switch` names another actor goes on, before the commit that a `Hold` names others
+publish, and the call that a `Fault` names fails. So a part that is left out changes no other part.
 """
 
 from __future__ import annotations
@@ -71,12 +71,23 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Between a plan of an actor and its commit, the one of this number, others go on until they have published
+    `others` states or cannot go on: what was planned then meets a table that is no longer so."""
+
+    actor: str
+    commit: int
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
-    """This call of an actor fails."""
+    """This call of an actor fails: of its publishing calls where `publishing`, else of all."""
 
     actor: str
     call: int
     kind: Kind
+    publishing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +102,13 @@ class Schedule:
     actors: tuple[Actor, ...]
     switches: tuple[Switch, ...] = ()
     faults: tuple[Fault, ...] = ()
+    holds: tuple[Hold, ...] = ()
 
     @property
     def length(self) -> tuple[int, int, int, int]:
-        """What a shorter schedule has less of: actors, steps, faults, switches."""
+        """What a shorter schedule has less of: actors, steps, faults, switches and holds."""
         steps = sum(len(actor.steps) for actor in self.actors)
-        return len(self.actors), steps, len(self.faults), len(self.switches)
+        return len(self.actors), steps, len(self.faults), len(self.switches) + len(self.holds)
 
     def to_json(self) -> str:
         """The schedule as one line of JSON, for `from_json`."""
@@ -110,9 +122,10 @@ class Schedule:
             Actor(a["name"], tuple(Step(**s) for s in a["steps"]), a["ahead"], a["drift"]) for a in given["actors"]
         ]
         switches = tuple(Switch(**one) for one in given["switches"])
-        faults = tuple(Fault(one["actor"], one["call"], Kind(one["kind"])) for one in given["faults"])
+        faults = tuple(Fault(**{**one, "kind": Kind(one["kind"])}) for one in given["faults"])
+        holds = tuple(Hold(**one) for one in given.get("holds", ()))
         store = StoreKind(given["store"])
-        return cls(given["format"], given["seed"], store, given["apart"], tuple(actors), switches, faults)
+        return cls(given["format"], given["seed"], store, given["apart"], tuple(actors), switches, faults, holds)
 
     def __str__(self) -> str:
         where = "each on a machine of its own" if self.apart else "on one machine"
@@ -121,13 +134,17 @@ class Schedule:
             steps = ", ".join(f"{step.verb}:{step.number}" for step in actor.steps)
             clock = f" (clock {actor.ahead:+.1f} s, drift {actor.drift:+.4f})" if actor.ahead or actor.drift else ""
             lines.append(f"  {actor.name}{clock}: {steps or 'nothing'}")
-        lines += [f"  fault: call {fault.call} of {fault.actor}: {fault.kind}" for fault in self.faults]
+        for fault in self.faults:
+            call = "publishing call" if fault.publishing else "call"
+            lines.append(f"  fault: {call} {fault.call} of {fault.actor}: {fault.kind}")
+        lines += [f"  hold: commit {one.commit} of {one.actor} waits for {one.others} of others" for one in self.holds]
         lines += [f"  switch: before call {one.call} of {one.actor} to number {one.to}" for one in self.switches]
         return "\n".join(lines)
 
 
 _CALLS = 400
-"""Up to which call of an actor switches and faults are drawn."""
+_PUBLISHING = 12
+"""Up to which call, and which publishing call, of an actor switches, holds and faults are drawn."""
 _FAULTS = (
     Kind.ERROR_BEFORE, Kind.ERROR_AFTER, Kind.UNKNOWN_BEFORE, Kind.UNKNOWN_AFTER, Kind.UNKNOWN_AFTER,
     Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.CRASH_AFTER, Kind.CRASH_TORN, Kind.DELAY, Kind.JUMP,
@@ -139,13 +156,16 @@ def draw(format: str, verbs: Mapping[str, Sequence[tuple[str, int]]], seed: int,
     chance = random.Random(f"{format} {seed}")
     skewed, often = chance.random() < 0.5, chance.choice([0.0, 0.03, 0.15, 0.5])
     faulty = chance.choice([0.0, 0.0, 0.01, 0.03])
+    holding, at_commit = chance.choice([0.0, 0.3, 0.7]), chance.choice([0.0, 0.0, 0.1, 0.3])
     actors: list[Actor] = []
     switches: list[Switch] = []
     faults: list[Fault] = []
-    roles = [*verbs]
+    holds: list[Hold] = []
+    roles, few = [*verbs], chance.random() < 0.5
+    used = {role: _fewer(chance, choices) if few else choices for role, choices in verbs.items()}
     for number in range(chance.choice([1, 2, 2, 3, 3, 4])):
         role = roles[0] if number == 0 else chance.choice(roles)
-        names, weights = zip(*verbs[role], strict=True)
+        names, weights = zip(*used[role], strict=True)
         chosen = chance.choices(names, weights, k=chance.randrange(1, 6))
         steps = tuple(Step(verb, chance.randrange(1000)) for verb in chosen)
         name = f"{role}-{number + 1}"
@@ -155,5 +175,15 @@ def draw(format: str, verbs: Mapping[str, Sequence[tuple[str, int]]], seed: int,
         switches += [Switch(name, call, chance.randrange(6)) for call in range(1, _CALLS) if chance.random() < often]
         hit = [call for call in range(1, _CALLS) if chance.random() < faulty]
         faults += [Fault(name, call, chance.choice(_FAULTS)) for call in hit]
+        hit = [call for call in range(1, _PUBLISHING) if chance.random() < at_commit]
+        faults += [Fault(name, call, chance.choice(_FAULTS), True) for call in hit]
+        held = [call for call in range(1, _PUBLISHING) if chance.random() < holding]
+        holds += [Hold(name, call, chance.choice([1, 1, 2, 4])) for call in held]
     store = StoreKind.LATE if late else chance.choice([StoreKind.OBJECTS, StoreKind.DISK])
-    return Schedule(format, seed, store, chance.random() < 0.5, tuple(actors), tuple(switches), tuple(faults))
+    parts = (tuple(actors), tuple(switches), tuple(faults), tuple(holds))
+    return Schedule(format, seed, store, chance.random() < 0.5, *parts)
+
+
+def _fewer(chance: random.Random, verbs: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+    """About half of the verbs, so that the same ones meet more often. At least one: the heaviest."""
+    return [one for one in verbs if chance.random() < 0.5] or [max(verbs, key=lambda one: one[1])]

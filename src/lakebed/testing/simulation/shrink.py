@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -18,6 +19,8 @@ def shrunk(report: Report, tries: int = 300, run: Callable[[Schedule], Report] =
     It may fail in another way than the first one. Each run that fails is the next to be made shorter.
     """
     best, left = report, tries
+    if report.failure and (again := run(_reached(report))).failure:
+        best = again
     progress = bool(report.failure)
     while progress:
         progress = False
@@ -42,17 +45,30 @@ def _shorter(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, actors=(*schedule.actors[:place], replace(actor, steps=steps), *others))
     for faults in _without(schedule.faults):
         yield replace(schedule, faults=faults)
+    for holds in _without(schedule.holds):
+        yield replace(schedule, holds=holds)
     for switches in _without(schedule.switches):
         yield replace(schedule, switches=switches)
     if any(actor.ahead or actor.drift for actor in schedule.actors):
         yield replace(schedule, actors=tuple(replace(actor, ahead=0.0, drift=0.0) for actor in schedule.actors))
 
 
+def _reached(report: Report) -> Schedule:
+    """The schedule without what was never reached."""
+    calls = Counter(line.split(" ", 2)[1] for line in report.trace)
+    schedule = report.schedule
+    switches = tuple(one for one in schedule.switches if one.call <= calls[one.actor])
+    faults = tuple(one for one in schedule.faults if one.publishing or one.call <= calls[one.actor])
+    return replace(schedule, switches=switches, faults=faults)
+
+
 def _only_of(schedule: Schedule) -> Schedule:
     """A schedule without faults and switches of actors that are gone."""
     names = {actor.name for actor in schedule.actors}
     faults = tuple(one for one in schedule.faults if one.actor in names)
-    return replace(schedule, faults=faults, switches=tuple(one for one in schedule.switches if one.actor in names))
+    holds = tuple(one for one in schedule.holds if one.actor in names)
+    switches = tuple(one for one in schedule.switches if one.actor in names)
+    return replace(schedule, faults=faults, switches=switches, holds=holds)
 
 
 def _without(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

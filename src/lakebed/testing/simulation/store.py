@@ -17,6 +17,7 @@ from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store, Version
 from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.schedule import Kind, StoreKind
+from lakebed.testing.simulation.subject import Subject
 from lakebed.testing.simulation.world import Running, World
 
 S = TypeVar("S")
@@ -27,8 +28,11 @@ Changed = Callable[[Running, str, str], None]
 class SimulatedStore(Store):
     """One process's handle of the store `real`. `inner` is the folder that it is opened at, "" for the table."""
 
-    def __init__(self, world: World, who: Running, real: Store, changed: Changed, inner: str = "") -> None:
-        self._world, self.who, self._real, self._changed, self._inner = world, who, real, changed, inner
+    def __init__(
+        self, world: World, who: Running, real: Store, changed: Changed, subject: Subject, inner: str = ""
+    ) -> None:
+        self._world, self.who, self._real, self._changed, self._subject = world, who, real, changed, subject
+        self._inner = inner
         self.dead = [False]
 
     def __reduce__(self) -> tuple[type[Store], tuple[()]]:
@@ -36,7 +40,7 @@ class SimulatedStore(Store):
 
     def at(self, folder: str) -> SimulatedStore:
         """The same process's handle of a folder in the store."""
-        handle = SimulatedStore(self._world, self.who, self._real, self._changed, folder)
+        handle = SimulatedStore(self._world, self.who, self._real, self._changed, self._subject, folder)
         handle.dead = self.dead
         return handle
 
@@ -143,7 +147,9 @@ class SimulatedStore(Store):
     def _arrive(self, verb: str, path: str) -> Kind | None:
         if self.dead[0]:
             raise Crash("the process is dead")
-        fault = self._world.call(self.who, verb, path)
+        fault = self._world.call(
+            self.who, verb, path, self._subject.commits(verb, path), self._subject.plans(verb, path)
+        )
         if fault is None or fault.kind in (Kind.DELAY, Kind.JUMP):
             return None
         return fault.kind

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Row, Seen
 from lakebed.verbs.table import Table
 
@@ -38,6 +39,8 @@ class Subject(ABC):
     keeps_all: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = True
     """What the history promises (`Model`)."""
+    upkeep: ClassVar[tuple[str, ...]] = ()
+    """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 
     def __init__(self, chance: random.Random) -> None:
         self.completions: dict[str, str] = {}
@@ -45,6 +48,8 @@ class Subject(ABC):
         self.keyed = chance.random() < 0.7
         """Whether rows are replaced by their key."""
         self.partitioned = chance.random() < 0.4
+        self.ids = chance.choice([2, 3, 6])
+        """How many ids there are: few of them meet often."""
 
     @property
     def write_options(self) -> Options:
@@ -64,6 +69,14 @@ class Subject(ABC):
     def publishes(self, verb: str, path: str) -> bool:
         """Whether a change of this file makes another state of the table visible."""
 
+    def commits(self, verb: str, path: str) -> bool:
+        """Whether a call tries to publish a state."""
+        return verb in ("put", "replace", "write") and self.publishes(verb, path)
+
+    def plans(self, verb: str, path: str) -> bool:
+        """Whether a call comes between a plan and its commit, so that others may publish before it goes on."""
+        return self.commits(verb, path)
+
     @abstractmethod
     def rewrites(self, chance: random.Random) -> Options:
         """Options of one rewrite."""
@@ -76,9 +89,13 @@ class Subject(ABC):
     def orphans(self) -> Sequence[Options]:
         """Options of the expiries that remove what failed writes left: one after the other."""
 
-    def is_data(self, path: str) -> bool:
-        """Whether a file holds rows."""
-        return path.endswith((".parquet", ".orc", ".avro")) and "/manifest" not in f"/{path}"
+    @abstractmethod
+    def named(self, store: MemoryStore) -> set[str]:
+        """The files that a state of the table has, or that stay beside them."""
+
+    def wanted(self, store: MemoryStore) -> set[str]:
+        """The files that something unfinished may still make part of a state."""
+        return set()
 
     def position(self, name: str) -> Any:
         """A snapshot's name as `as_of` takes it."""

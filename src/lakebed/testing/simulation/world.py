@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lakebed.testing.faults import Crash
-from lakebed.testing.simulation.schedule import Actor, Fault, Kind, Schedule, Switch
+from lakebed.testing.simulation.schedule import Actor, Fault, Hold, Kind, Schedule, Switch
 
 START = 1_800_000_000.0
 """When every run begins, in seconds since 1970."""
@@ -32,9 +32,19 @@ class Running:
     actor: Actor
     act: Callable[[], None]
     switches: dict[int, Switch]
-    faults: dict[int, Fault]
+    faults: dict[tuple[int, bool], Fault]
+    """By the number of the call, and whether it counts publishing calls."""
+    holds: dict[int, Hold]
     baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     calls: int = 0
+    publishing: int = 0
+    """How many of the calls tried to publish."""
+    planned: int = 0
+    """How many of the calls were the last before others may not come between: where a hold may strike."""
+    waited: bool = False
+    """Whether a hold has struck it."""
+    held: int = 0
+    """How many states others publish before it goes on."""
     wakes: float = 0.0
     ended: bool = False
     ahead: float = 0.0
@@ -92,8 +102,9 @@ class World:
         schedule = self.schedule
         for actor in schedule.actors:
             switches = {one.call: one for one in schedule.switches if one.actor == actor.name}
-            faults = {one.call: one for one in schedule.faults if one.actor == actor.name}
-            self.running.append(Running(actor, acts[actor.name], switches, faults))
+            faults = {(one.call, one.publishing): one for one in schedule.faults if one.actor == actor.name}
+            holds = {one.commit: one for one in schedule.holds if one.actor == actor.name}
+            self.running.append(Running(actor, acts[actor.name], switches, faults, holds))
         if not self.running:
             return
         threads = [
@@ -111,17 +122,26 @@ class World:
         if self._failure is not None:
             raise self._failure
 
-    def call(self, who: Running, verb: str, path: str) -> Fault | None:
-        """An actor is about to make a storage call: others may go first. The fault of this call, if it has one."""
+    def call(self, who: Running, verb: str, path: str, publishing: bool = False, planned: bool = False) -> Fault | None:
+        """An actor is about to make a storage call: others may go first. The fault of this call, if it has one.
+
+        `publishing`: the call tries to publish. `planned`: the actor has planned, and its commit comes next.
+        """
         if self.broken is not None:
             raise Crash("the run is over")
         who.calls += 1
-        number = who.calls
-        if (switch := who.switches.get(number)) is not None and not who.alone:
-            others = [one for one in self.running if not one.ended and one.wakes <= self.time]
+        who.publishing += publishing
+        who.planned += planned
+        number, hold = who.calls, who.holds.get(who.planned) if planned else None
+        if hold is not None and not who.alone:
+            who.held, who.waited = hold.others, True
+            self._next(who)
+            who.held = 0
+        elif (switch := who.switches.get(number)) is not None and not who.alone:
+            others = [one for one in self.running if not one.ended and not one.held and one.wakes <= self.time]
             self._hand_over(who, others[switch.to % len(others)] if others else who)
         self.time += self.chance.expovariate(1 / _FAST)
-        fault = who.faults.get(number)
+        fault = who.faults.get((number, False)) or (who.faults.get((who.publishing, True)) if publishing else None)
         if fault is not None:
             self.faults += 1
             who.hit.append(fault.kind)
@@ -131,6 +151,14 @@ class World:
                 self._rest(self.chance.uniform(1, _SLOW))
         self.trace.append(f"{len(self.trace) + 1} {who.actor.name} {verb} {path}{f' [{fault.kind}]' if fault else ''}")
         return fault
+
+    def published(self, who: Running) -> None:
+        """An actor has published a state of the table."""
+        for one in self.running:
+            if one is not who and one.held:
+                one.held -= 1
+                if not one.held:
+                    one.wakes = self.time
 
     def _begin(self, who: Running) -> None:
         try:
@@ -158,7 +186,9 @@ class World:
         if not alive:
             self._over.release()
             return
-        first = min(alive, key=lambda one: max(one.wakes, self.time))
+        free = [one for one in alive if not one.held] or alive
+        first = min(free, key=lambda one: max(one.wakes, self.time))
+        first.held = 0
         self.time = max(self.time, first.wakes)
         self._hand_over(who, first)
 

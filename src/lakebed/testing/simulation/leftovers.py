@@ -1,0 +1,54 @@
+"""Which files of a table its metadata names, found without lakebed's own readers: from the files that a table begins
+with, every text in JSON or Avro that is the name of a file leads on.
+
+Data files and manifests have names that no other file has, so a name is enough, wherever the file lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from lakebed.kernel.avro.records import read_records
+from lakebed.testing.simulation.memory import Content
+
+
+def named(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
+    """The paths of the roots, of all files that they name, and of those that these name in turn.
+
+    Only Avro files and JSON roots are looked into: an older metadata file, which a newer one names, leads no further.
+    """
+    by_name = {path.rpartition("/")[2]: path for path in files}
+    reached: set[str] = set()
+    waiting = [*roots]
+    texts: list[str] = []
+    for path in waiting:
+        reached.add(path)
+        texts += _texts(json.loads(files[path].data))
+    while texts:
+        path = by_name.get(texts.pop().rpartition("/")[2], "")
+        if path and path not in reached:
+            reached.add(path)
+            texts += _texts_of(files[path].data)
+    return reached
+
+
+@lru_cache(512)
+def _texts_of(data: bytes) -> tuple[str, ...]:
+    """All texts in an Avro file; none where it is no such file."""
+    if not data.startswith(b"Obj\x01"):
+        return ()
+    return tuple(text for record in read_records(data) for text in _texts(record))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
