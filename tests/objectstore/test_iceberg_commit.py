@@ -80,8 +80,8 @@ def test_old_metadata_goes_by_one_request(store_server: StoreServer) -> None:
         "write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"
     }  # fmt: skip
     made = maker(store_server, 5, 1, options)
-    counted = store_server.measure(lambda table: table.write(rows(90_000, 100, 1)), made, enough=6)
-    assert counted.steps <= 6
+    counted = store_server.measure(lambda table: table.write(rows(90_000, 100, 1)), made, enough=7)
+    assert counted.steps <= 7  # one of them looks whether the claim came in time
     assert counted.kinds["DELETES"] + counted.kinds["DELETE"] == 1
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from lakebed.errors import (
     RetryableError,
-    StorageError,
     TableNotFoundError,
     UnsupportedError,
 )
@@ -209,12 +208,13 @@ class HadoopTable:
         """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
         way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError,
         for just as well this commit may have been overtaken by as many others as it takes to remove its base."""
-        path, current = f"metadata/{name}", base.location.rpartition("/")[2]
-        with suppress(StorageError, OSError):  # the commit stands, as far as anybody can tell
-            if not self._store.exists(f"metadata/{current}"):
-                if self._store.read(path) == data:
-                    self._store.delete(path)
-                raise OutcomeUnknownError(f"{current} was cleaned up after later commits")
+        path, current, late = f"metadata/{name}", base.location.rpartition("/")[2], False
+        with suppress(Exception):  # whatever fails from here on, the commit stands as far as anybody can tell
+            late = not self._store.exists(f"metadata/{current}") and self._store.read(path) == data
+        if late:
+            with suppress(Exception):
+                self._store.delete(path)
+            raise OutcomeUnknownError(f"{current} was cleaned up after later commits")
 
     def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint
