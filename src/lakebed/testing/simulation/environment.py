@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from lakebed.errors import LakebedError
 from lakebed.kernel import clock, engine, machine
 from lakebed.kernel.avro import mark
 from lakebed.kernel.files import Store, opening
@@ -25,6 +26,18 @@ R = TypeVar("R")
 
 def _in_turn(self: engine.LocalEngine, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
     return (fn(task) for task in tasks)
+
+
+def _one_by_one(self: Store, files: Mapping[str, bytes]) -> None:
+    """What stores that wrap another do with threads: all files are tried, and the first error is raised."""
+    failures: list[Exception] = []
+    for path, data in files.items():
+        try:
+            self.write(path, data)
+        except LakebedError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 class _Marks:
@@ -78,6 +91,7 @@ def simulated(world: World, store_of: Callable[[str], Store]) -> Iterator[None]:
             (opening, "RemoteStore", opened),
             (mark, "secrets", _Marks(world.chance.getrandbits(64))),
             (engine.LocalEngine, "map", _in_turn),
+            (Store, "write_many", _one_by_one),
         ):
             stack.enter_context(patch.object(place, name, instead))
         yield
