@@ -78,6 +78,8 @@ class Model:
         self.tagged: dict[str, str] = {}
         """The snapshots of tags."""
         self.line: tuple[str, ...] = ()
+        self.newest = ""
+        """The entry that the table's rows are of. After a rollback of Iceberg's newer ones are there until they expire."""
 
     @property
     def now(self) -> State:
@@ -154,11 +156,11 @@ class Model:
         lost = [name for name in self.line if name not in now]
         if lost and self.keeps_all:
             raise Violation(f"{who}: the history lost {lost}")
-        if lost and not may_shrink and self.line[-1] in lost:
+        if not may_shrink and self.newest in lost:
             raise Violation(f"{who}: the history lost its newest entry\nbefore: {self.line}\nnow: {seen.line}")
         if self.keeps_order and [n for n in self.line if n in now] != [n for n in seen.line if n in known]:
             raise Violation(f"{who}: the history has another order\nbefore: {self.line}\nnow: {seen.line}")
-        self.line = seen.line
+        self.line, self.newest = seen.line, seen.newest
         self.snapshots = {name: state for name, state in self.snapshots.items() if name in now}
         if self.keeps_order and seen.newest and self.snapshots.setdefault(seen.newest, new) != new:
             raise Violation(
