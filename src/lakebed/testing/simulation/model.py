@@ -79,7 +79,7 @@ class Model:
         """The snapshots of tags."""
         self.line: tuple[str, ...] = ()
         self.newest = ""
-        """The entry that the table's rows are of. After a rollback of Iceberg's newer ones are there until they expire."""
+        """The entry that the table's rows are of. After an Iceberg rollback, newer ones stay until they expire."""
 
     @property
     def now(self) -> State:
