@@ -191,8 +191,8 @@ class _CommitLoop:
         return Lost(f"snapshot {snapshot.id - 1}, on which it was based, expired or was rolled back meanwhile")
 
     def _is_out_of_line(self, snapshot: Snapshot, attempt: Attempt) -> bool:
-        """Whether a claimed snapshot leads nowhere. Where the store does not tell, the commit stands."""
-        with suppress(StorageError):
+        """Whether a claimed snapshot leads nowhere. Where that cannot be told, the commit stands."""
+        with suppress(Exception):  # it was claimed: whatever fails from here on is no failure of the commit
             return is_out_of_line(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
         return False
 
