@@ -79,6 +79,8 @@ class State:
     backend: tuple[str, int] | Buckets
     settings: Settings = field(default_factory=Settings)
     log: list[Entry] = field(default_factory=list)
+    counted_from: float = 0.0
+    """Requests that began earlier are not logged: somebody asked and did not wait, such as a read ahead."""
     matched: int = 0
     dice: random.Random = field(default_factory=lambda: random.Random(1))
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -144,6 +146,7 @@ class Handler(BaseHTTPRequestHandler):
                 state.matched, state.dice = 0, random.Random(1)
             elif self.path == "/-/clear":
                 state.log.clear()
+                state.counted_from = time.monotonic()
             answer = json.dumps([asdict(entry) for entry in state.log] if self.path == "/-/log" else None).encode()
         self._answer(200, {"Content-Type": "application/json"}, answer)
 
@@ -172,7 +175,8 @@ class Handler(BaseHTTPRequestHandler):
         if not entry.ended:
             entry.ended = time.monotonic()
             with self.state.lock:
-                self.state.log.append(entry)
+                if entry.began >= self.state.counted_from:
+                    self.state.log.append(entry)
 
     def _forward(self, entry: Entry, body: bytes, settings: Settings, fault: str) -> None:
         status, headers, data = self._asked(body)

@@ -166,12 +166,11 @@ class StoreServer:
         """What a call asks of the store: the run of several that asked least, since noise only adds to that.
 
         `prepare` makes the argument of each run, and is not counted. A run of at most `enough` steps, and at most
-        `requests` requests where that is given, is the last, unless it made a request again: so do clients that have
-        waited too long on a busy machine, or whose connection broke. A call that asks twice by itself does so in
-        each of three runs. `steps` are the fewest of any run.
+        `requests` requests where that is given, is the last, unless it made a request again before that was answered:
+        so do clients that have waited too long on a busy machine. `steps` are the fewest of any run.
         """
         best: Counted | None = None
-        for run in range(tries):
+        for _ in range(tries):
             arguments = [] if prepare is None else [prepare()]
             self.latency(_STEP_SECONDS)
             self.clear()
@@ -185,8 +184,7 @@ class StoreServer:
             if best is None or (_repeats(log), counted.requests) < (_repeats(best.log), best.requests):
                 best = counted
             best = replace(best, steps=steps)
-            once = not _repeats(best.log, early=run >= 2)
-            few = best.requests <= requests if requests is not None else once
+            few = best.requests <= requests if requests is not None else not _repeats(best.log)
             if enough is not None and steps <= enough and few:
                 break
         assert best is not None
@@ -218,13 +216,13 @@ def kind_of(entry: Entry) -> str:
     return "GETr" if entry.method == "GET" and entry.range else entry.method
 
 
-def _repeats(log: Sequence[Entry], early: bool = False) -> int:
-    """The number of requests that were made again, or `early`: that were, before they were answered."""
+def _repeats(log: Sequence[Entry]) -> int:
+    """The number of requests that were made again before they were answered."""
     ends: dict[tuple[str, str, str], float] = {}
     repeats = 0
     for entry in log:
         key = (entry.method, entry.target, entry.range)
-        repeats += key in ends and (not early or entry.began < ends[key])
+        repeats += entry.began < ends.get(key, 0.0)
         ends[key] = max(entry.ended, ends.get(key, 0.0))
     return repeats
 

@@ -92,7 +92,7 @@ def test_each_base_file_is_one_request(store_server, make, where) -> None:
     def read() -> Any:
         return lakebed.open(url, store_server.options).read(where=where).read_all()
 
-    counted = store_server.measure(read, enough=plan.steps + 1)
+    counted = store_server.measure(read, enough=plan.steps + 1, requests=plan.requests + 24)
     assert counted.result.num_rows == (24 * 9 if where is None else 9)
     assert counted.requests == plan.requests + 24
     assert counted.steps <= plan.steps + 1 + BUSY
@@ -102,7 +102,9 @@ def test_each_base_file_is_one_request(store_server, make, where) -> None:
 def test_the_log_and_the_base_file_of_a_slice_come_together(store_server, make) -> None:
     url = make(12, logs=True)
     plan = store_server.measure(lambda: lakebed.open(url, store_server.options).plan_read(), enough=4)
-    counted = store_server.measure(lambda: lakebed.open(url, store_server.options).read().read_all(), enough=5)
+    counted = store_server.measure(
+        lambda: lakebed.open(url, store_server.options).read().read_all(), enough=5, requests=plan.requests + 24
+    )
     assert counted.result["x"].to_pylist().count("new") == 12
     assert counted.requests == plan.requests + 24
     assert counted.steps <= plan.steps + 1 + BUSY

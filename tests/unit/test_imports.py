@@ -53,8 +53,8 @@ JOBS = {
         {"lakebed.formats.hudi.archive.run", "lakebed.formats.hudi.rewrite.run", "lakebed.formats.hudi.write.run"},
         320,
     ),
-    "write Paimon": ("lakebed.open(sys.argv[1]).write(lakebed.open(sys.argv[1]).read(), 'upsert')", set(), 420),
-    "compact Paimon": ("lakebed.open(sys.argv[1]).rewrite()", {"lakebed.formats.paimon.alter"}, 430),
+    "write Paimon": ("lakebed.open(sys.argv[1]).write(lakebed.open(sys.argv[1]).read(), 'upsert')", set(), 425),
+    "compact Paimon": ("lakebed.open(sys.argv[1]).rewrite()", {"lakebed.formats.paimon.alter"}, 435),
 }
 """Jobs that one process does in this order: each with its code, modules that must not be loaded after it, besides those
 of `HEAVY`, and how many of lakebed's own are loaded then at most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -207,6 +207,8 @@ def reader_of(
     """
     newest = schema_view or state.view()
     schemas, rules = state.schema_history(newest), rules_of(state.config)
+    if not state.config.merge_on_read:  # its files are merged, whatever ordering column its first writer named
+        rules = replace(rules, ordering=tuple(name for name in rules.ordering if name in schema.names))
     return SliceReader(
         state.store,
         schema,
