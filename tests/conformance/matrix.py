@@ -34,7 +34,7 @@ PAIMON_SPARK = "tests/spark/test_paimon_source.py::"
 ICEBERG, GOLDEN_ICEBERG = "tests/conformance/test_iceberg.py::", "tests/golden/test_iceberg_read.py::"
 HUDI_SINK = "tests/spark/test_hudi_sink.py::"
 ICEBERG_SPARK, ICEBERG_SINK = "tests/spark/test_iceberg_source.py::", "tests/spark/test_iceberg_sink.py::"
-STREAM_SINK, KILLED = "tests/spark/test_stream_sink.py::", "tests/spark/test_killed.py::test_killed"
+STREAM_SINK, KILLED = "tests/spark/test_stream_sink.py::", "tests/programs/test_killed.py::test_killed"
 PAIMON_CHANGES = "tests/golden/test_paimon_changes.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
 

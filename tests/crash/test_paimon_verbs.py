@@ -43,7 +43,7 @@ def test_two_deaths_and_a_third_run(make: Callable[[str], Make], name: str) -> N
     new, end = verb.look(whole), same(verb.end(whole))
     states.append(new)
     left = tidied(whole)
-    for moment in two_deaths(verb.again, make(name), 4):
+    for moment in two_deaths(verb.again, make(name), 3):
         seen = verb.look(moment.store)
         assert seen in states, moment.where
         if moment.ended:

@@ -2,7 +2,8 @@
 once: an order that a seed decides, without a JVM. The sink has the rows of the source, each once, or the stream is
 refused and the sink has a part of the source from its beginning.
 
-`Driver` does what Spark's `MicroBatchExecution` does with a checkpoint; `test_killed.py` shows that of Spark itself.
+`Driver` does what Spark's `MicroBatchExecution` does with a checkpoint; `tests/programs/test_killed.py` shows that of
+Spark itself.
 
     python -m tests.spark.test_checkpoints [SEEDS] [FIRST] [CASE]
 """

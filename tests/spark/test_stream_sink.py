@@ -1,4 +1,4 @@
-"""What the streaming sink takes, and the pipelines that run on it (`test_killed.py`: exactly once)."""
+"""What the streaming sink takes, and the pipelines that run on it (`tests/programs/test_killed.py`: exactly once)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ says where (numbers of apache/paimon unless another project is named).
 - #4802 a compaction drops rows appended meanwhile: here
 - #6137 a compaction meets a delete of its files: here
 - #9269 files deleted that a retry committed: test_kinds.test_an_unknown_end_keeps_the_files_and_can_be_committed_again
-- #9666, #10010 a replayed micro-batch: tests/spark/test_killed.py, test_kinds.test_a_replay_is_skipped…
+- #9666, #10010 a replayed micro-batch: tests/programs/test_killed.py, test_kinds.test_a_replay_is_skipped…
 - #9589, #9667 a callback lost after a crash: test_callbacks.test_a_replay_after_a_crash_calls_what_is_owed
 - #5800 two tags on one snapshot: here
 - #3367, #3401, #8952 messages of another version: tests/golden/test_paimon_serializers.py

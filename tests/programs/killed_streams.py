@@ -1,6 +1,6 @@
 """A separate process that streams a table into others, and is killed when each of them has one commit too many.
 
-    python -m tests.spark.killed_streams SOURCE BATCH FOLDER...
+    python -m tests.programs.killed_streams SOURCE BATCH FOLDER...
 
 FOLDER/table is a sink and FOLDER/checkpoint the folder of its query. Each query commits batch BATCH to its table and
 then waits. When all of them wait, the process dies as by `kill -9`, before Spark's commit logs know of these batches.

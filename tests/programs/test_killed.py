@@ -56,7 +56,7 @@ def killed(hudi: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str,
     places = {table_format: tmp_path_factory.mktemp(table_format) for table_format in FORMATS}
     for table_format, place in places.items():
         sink(place / "table", table_format)
-    command = [sys.executable, "-m", "tests.spark.killed_streams", str(hudi), "1", *map(str, places.values())]
+    command = [sys.executable, "-m", "tests.programs.killed_streams", str(hudi), "1", *map(str, places.values())]
     died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     return places
