@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.errors import CommitConflictError, StorageError
 from lakebed.kernel.files import open_store
 from lakebed.spark import worker
@@ -82,7 +83,7 @@ class Driver:
     def __init__(self, stream: Stream, store: Mortal, limit: int) -> None:
         self.stream, self.store, self.limit = stream, store, limit
         checkpoint = open_store(stream.checkpoint)
-        check_whole(checkpoint)
+        check_whole(checkpoint, False)
         task = StreamSink(store.location, {}, str(stream.checkpoint), commit_user(checkpoint), 2)
         self.call: Callable[[Frame, int], None] = worker.over_frame(worker.pack(task))
 
@@ -219,7 +220,7 @@ def check_part_lost(stream: Stream) -> None:
     path, away = stream.checkpoint / part, stream.folder / "away"
     path.rename(away)
     with pytest.raises(StorageError, match=f"the checkpoint has no {part}"):
-        check_whole(open_store(stream.checkpoint))
+        check_whole(open_store(stream.checkpoint), False)
     away.rename(path)
 
 
@@ -259,6 +260,22 @@ def main(seeds: str = "200", first: str = "0", wish: str = "") -> None:
                     for name, count in play(Path(folder) / "s", case, seed).items():
                         total[name] += count
     print(f"{seeds} seeds: well; {total}")
+
+
+@pytest.mark.parametrize("table_format", ["hudi", "paimon", "iceberg"])
+def test_a_checkpoint_of_another_sink_goes_on_only_where_the_table_has_its_batches(
+    tmp_path: Path, table_format: str
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False)])
+    table = lakebed.create(tmp_path / "t", table_format, schema, ["id"])
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "0").write_text("v1")
+    checkpoint = open_store(tmp_path / "checkpoint")
+    with pytest.raises(StorageError, match="another sink made it"):
+        check_whole(checkpoint, table.sink_for(schema).knows_batches)
+    if table_format == "hudi":
+        named = {"hoodie.datasource.write.streaming.checkpoint.identifier": "orders"}
+        check_whole(checkpoint, lakebed.open(tmp_path / "t", named).sink_for(schema).knows_batches)
 
 
 if __name__ == "__main__":

@@ -94,9 +94,10 @@ def write_stream(
     with explained_errors():
         table, table_options = open_in_session(df.sparkSession, location, own)
     rows = arrow_schema(df.schema)
-    SinkInput.of(rows, table.sink_for(rows), table.location)
+    sink = table.sink_for(rows)
+    SinkInput.of(rows, sink, table.location)
     folder = open_store(checkpoint, table_options)
-    check_whole(folder)
+    check_whole(folder, sink.knows_batches)
     place = location if formats.is_catalog_name(location) else table.location
     task = StreamSink(place, table_options, folder.location, commit_user(folder), parallelism)
     writer = df.writeStream.foreachBatch(worker.over_frame(worker.pack(task)))
@@ -163,12 +164,12 @@ def origin_of(checkpoint: Store, batch_id: int) -> str:
     return hashlib.sha256(b"\n".join(lines[_LINES_BEFORE_ENDS:])).hexdigest()[:32]
 
 
-def check_whole(checkpoint: Store) -> None:
+def check_whole(checkpoint: Store, is_known: bool) -> None:
     """StorageError for a checkpoint that has batches and no commit user, or a commit user with batches and none of
-    Spark's own files: the first would repeat batches under another name, the second would take new batches for old
-    ones."""
+    Spark's own files: the first would repeat batches under another name, unless the table knows them all the same
+    (`is_known`), the second would take new batches for old ones."""
     if any(info.name.isdigit() for info in checkpoint.list(_OFFSETS).files):
-        if not checkpoint.exists(USER_FILE):
+        if not is_known and not checkpoint.exists(USER_FILE):
             raise _lost(checkpoint, USER_FILE, "it has batches, so a part of it was lost, or another sink made it")
     elif last_reported(checkpoint) >= 0:
         raise _lost(checkpoint, _OFFSETS, "it has reports of batches, so a part of it was lost")

@@ -106,6 +106,12 @@ class Sink(Protocol):
         """Columns that rows may also have, as rows that were read from the table do. They are not written."""
         ...
 
+    @property
+    def knows_batches(self) -> bool:
+        """Whether the table says which batches of this stream it has also where the format's own sink wrote them, under
+        a name that the options give."""
+        ...
+
     def plan(self, tasks: int = 1) -> WritePlan:
         """Read the table's state, and plan a write whose rows are routed to so many tasks; 1 where nobody routes
         them."""

@@ -129,6 +129,10 @@ class _NewTable:
         return self.sink.input_schema
 
     @property
+    def knows_batches(self) -> bool:
+        return self.sink.knows_batches
+
+    @property
     def left_out(self) -> frozenset[str]:
         return self.sink.left_out
 

@@ -111,6 +111,11 @@ class HudiSink:
         return pa.schema([*(pa.field(name, pa.string()) for name in (RECORD_KEY, PARTITION_PATH)), *self.schema])
 
     @property
+    def knows_batches(self) -> bool:
+        """Whether the stream has a name for Hudi's own sink too, whose commits keep their batches under it."""
+        return bool(self.settings.checkpoint)
+
+    @property
     def left_out(self) -> frozenset[str]:
         """Hudi's meta columns, which the commit gives each row anew. Rule: `HoodieSparkSqlWriter`, which drops them."""
         return frozenset(META_COLUMNS)

@@ -89,6 +89,11 @@ class IcebergSink:
         return self._target().input_schema
 
     @property
+    def knows_batches(self) -> bool:
+        """Iceberg's own sink keeps its batches under the id of its query."""
+        return False
+
+    @property
     def left_out(self) -> frozenset[str]:
         """No column is left out."""
         return frozenset()

@@ -103,6 +103,11 @@ class PaimonSink:
         return arrow_schema(self.schema.fields)
 
     @property
+    def knows_batches(self) -> bool:
+        """Paimon's own sink keeps its batches under a user that its query draws."""
+        return False
+
+    @property
     def left_out(self) -> frozenset[str]:
         """No column is left out."""
         return frozenset()
