@@ -87,7 +87,7 @@ def own_turns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Writers of this process take no turns with those of other processes of tests: what a test counts is its own."""
     folder = tmp_path_factory.mktemp("turns")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turns, "_folder", lambda: str(folder))
+        patch.setattr(turns, "lock_folder", lambda: str(folder))
         yield
 
 

@@ -232,6 +232,14 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def error_text(error: Exception) -> str:
+    """An error as people are told it: the whole text of lakebed's own, of others their type and first line."""
+    if isinstance(error, LakebedError):
+        return str(error)
+    text, kind = first_line(error), type(error).__name__
+    return kind if text == kind else f"{kind}: {text}"
+
+
 def named_error(kind: str, text: str) -> LakebedError:
     """An error again that another process told as the name of its type and its text. Its other fields are lost."""
     made = globals().get(kind)

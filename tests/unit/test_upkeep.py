@@ -13,6 +13,7 @@ import pytest
 import lakebed
 from lakebed.cli import main
 from lakebed.errors import OptionError, TableNotFoundError, UsageError
+from lakebed.formats.policy import TableRule
 from lakebed.kernel.commit.alone import alone
 from lakebed.model.upkeep import TableUpkeep, UpkeepResult
 from tests.golden import unpack
@@ -204,6 +205,18 @@ def test_a_wrong_policy_is_refused_before_anything_is_done(lake: Path, policy: A
     with pytest.raises(kind, match=said.replace("[hudi]", r"\[hudi\]")):
         lakebed.upkeep(lake / "iceberg", policy)
     assert len(lakebed.open(lake / "iceberg").history()) == 6
+
+
+@pytest.mark.parametrize(
+    ("table", "fits"),
+    [
+        ("shop:sales.orders", "sales.orders"), ("/lake/sales.db/orders", "sales.orders"),
+        ("/lake/sales/v2.1", "sales.v2.1"),
+        ("s3://bucket/sales.db/orders/", "sales.*"), ("/lake/sales.db/orders", "/lake/*/orders"),
+    ],
+)  # fmt: skip
+def test_a_pattern_fits_a_name_as_the_choice_among_many_does(table: str, fits: str) -> None:
+    assert TableRule(fits).fits(table) and not TableRule("other.*").fits(table)
 
 
 def test_an_interrupt_leaves_an_audit_line_of_what_was_done(lake: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from lakebed.cli.sql import sql
 from lakebed.cli.statistics import compute_partition_stats, compute_table_stats
 from lakebed.cli.tag import tag
 from lakebed.cli.upkeep import upkeep
-from lakebed.errors import LakebedError, ReadWarning, first_line
+from lakebed.errors import LakebedError, ReadWarning, error_text
 
 INTERRUPTED = 130
 """The exit code that shells use for a program ended by Ctrl-C."""
@@ -152,6 +152,4 @@ def _report(error: Exception, as_json: bool) -> int:
         context = getattr(error, "ctx", None)
         see = f". See {context.command_path} --help" if context is not None else ""
         return output.fail(wrong_use().rstrip(".") + see, 2, as_json)
-    text, kind = first_line(error), type(error).__name__
-    message = kind if text == kind else f"{kind}: {text}"
-    return output.fail(f"{message}. Run again with --debug for the traceback", 1, as_json)
+    return output.fail(f"{error_text(error)}. Run again with --debug for the traceback", 1, as_json)

@@ -13,7 +13,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output, results
-from lakebed.errors import LakebedError, TableNotFoundError, first_line
+from lakebed.errors import LakebedError, TableNotFoundError, error_text
 from lakebed.formats import find_tables, names_many, opening_options
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.shared_engine import together
@@ -119,6 +119,5 @@ def _report(locations: Sequence[str], results: Iterator[Done], as_json: bool) ->
 
 
 def _failure(error: Exception) -> Done:
-    kind, text = type(error).__name__, first_line(error)
-    shown = str(error) if isinstance(error, LakebedError) else kind if text == kind else f"{kind}: {text}"
+    kind, shown = type(error).__name__, error_text(error)
     return Done(f"failed: {shown}", {"error": output.error_document(redacted(shown), kind, error)}, failed=True)

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 
 from lakebed.errors import TableNotFoundError, UsageError
-from lakebed.formats.opening import format_of, open_catalog
+from lakebed.formats.opening import format_of, is_catalog_name, open_catalog
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_texts
@@ -138,7 +138,7 @@ def _below(text: str, options: Mapping[str, str], choice: _Choice) -> list[str]:
         first = next(place for place, part in enumerate(parts) if _WILD.search(part))
         fixed, pattern = "/".join(parts[:first]) or ("/" if text.startswith("/") else "."), "/".join(parts[first:])
     store = open_store(fixed, options)
-    names = {path: _name(store.url(path) if path else store.location) for path in _tables(store, pattern, options)}
+    names = {path: short_name(store.url(path) if path else store.location) for path in _tables(store, pattern, options)}
     return [
         store.url(path) if path else store.location
         for path, name in names.items()
@@ -177,7 +177,9 @@ def _look(
     return False, here.list().folders if may_have else ()
 
 
-def _name(location: str) -> str:
-    """`database.table` for a table's folder."""
+def short_name(location: str) -> str:
+    """`database.table` for a table, by its folder or its name in a catalog."""
+    if is_catalog_name(location):
+        return location.partition(":")[2]
     *_, database, table = ["", *location.rstrip("/").split("/")]
     return f"{database.removesuffix('.db')}.{table}"

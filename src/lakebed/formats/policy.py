@@ -30,6 +30,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from lakebed.errors import OptionError, UsageError
+from lakebed.formats.finding import short_name
 from lakebed.kernel.options import memory_size, option_text
 
 VERBS = ("rewrite", "expire", "archive")
@@ -65,9 +66,7 @@ class TableRule:
 
     def fits(self, table: str) -> bool:
         """Whether a table, by the location or name that was given to open it, is one of them."""
-        pieces = table.rstrip("/").replace(":", "/").replace(".db/", "/").split("/")
-        short = pieces[-1] if "." in pieces[-1] else ".".join(pieces[-2:])
-        return fnmatchcase(table, self.name) or fnmatchcase(short, self.name)
+        return fnmatchcase(table, self.name) or fnmatchcase(short_name(table), self.name)
 
 
 @dataclass(frozen=True, slots=True)

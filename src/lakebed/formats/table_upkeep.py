@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakebed.errors import LakebedError, first_line
+from lakebed.errors import error_text
 from lakebed.formats.policy import Budget, Policy
 from lakebed.kernel import clock
 from lakebed.kernel.commit.alone import alone
@@ -117,10 +117,7 @@ class _Step:
         try:
             return self._taken()
         except Exception as error:  # noqa: BLE001 - the other steps and tables are none the worse for it
-            kind, text = type(error).__name__, first_line(error)
-            return UpkeepStep(self.verb, StepState.FAILED, str(error) if isinstance(error, LakebedError) else kind + (
-                f": {text}" if text != kind else ""
-            ))  # fmt: skip
+            return UpkeepStep(self.verb, StepState.FAILED, error_text(error))
 
     def _taken(self) -> UpkeepStep:
         options, why = dict(self.options), ""

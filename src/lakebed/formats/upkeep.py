@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from lakebed.errors import LakebedError, UsageError, first_line
+from lakebed.errors import UsageError, error_text
 from lakebed.formats.finding import find_tables
 from lakebed.formats.opening import open_table, opening_options
 from lakebed.formats.policy import Policy, policy_of
@@ -102,9 +102,9 @@ def _one(
     try:
         return upkeep_of(open_table(name, options), name, policy, spending, dry_run, engine)
     except Exception as error:  # noqa: BLE001 - the other tables are none the worse for it
-        kind, text = type(error).__name__, first_line(error)
-        why = str(error) if isinstance(error, LakebedError) or text == kind else f"{kind}: {text}"
-        return TableUpkeep(redacted(name), steps=(UpkeepStep("inspect", StepState.FAILED, redacted(why)),))
+        return TableUpkeep(
+            redacted(name), steps=(UpkeepStep("inspect", StepState.FAILED, redacted(error_text(error))),)
+        )
 
 
 def _worst_first(names: Sequence[str], options: Mapping[str, str]) -> list[str]:

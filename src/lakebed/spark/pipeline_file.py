@@ -13,14 +13,13 @@ Relative paths are relative to the working directory.
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.errors import LakebedError, PipelineFileError
+from lakebed.errors import LakebedError, PipelineFileError, nearest_of
 from lakebed.formats.opening import FORMATS, is_catalog_name
 from lakebed.kernel.files import parse_location
 from lakebed.kernel.options import option_text
@@ -114,13 +113,13 @@ class _Document:
     def _known(self, section: str, content: Mapping[str, Any], keys: tuple[str, ...]) -> None:
         for key in content:
             if key not in keys:
-                near = difflib.get_close_matches(key.lower(), keys, n=1, cutoff=0.5)
+                near = nearest_of(key, keys)
                 what = f"unknown key {key!r} in [{section}]" if section else f"unknown section [{key}]"
                 raise PipelineFileError(
                     what,
                     key=f"{section}.{key}".lstrip("."),
                     file=self._file,
-                    todo=f"Did you mean {near[0]!r}?" if near else f"Expected: {', '.join(keys)}",
+                    todo=f"Did you mean {near!r}?" if near else f"Expected: {', '.join(keys)}",
                 )
 
     def _section(self, name: str) -> Mapping[str, Any]:

@@ -7,14 +7,13 @@ reads gives a row per instant, file or finding, and may run as often as Spark li
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from lakebed.errors import RetryableError, UsageError
+from lakebed.errors import RetryableError, UsageError, nearest_of
 from lakebed.kernel.commit.calls import Call
 from lakebed.model.refs import Ref
 from lakebed.model.upkeep import (
@@ -82,8 +81,8 @@ def _bound(
     for key, argument in named.items():
         parameter = key.lower()
         if parameter not in procedure.parameters:
-            near = difflib.get_close_matches(parameter, procedure.parameters, n=1, cutoff=0.5)
-            guess = f"Did you mean {near[0]}? " if near else ""
+            near = nearest_of(parameter, procedure.parameters)
+            guess = f"Did you mean {near}? " if near else ""
             raise UsageError(f"{name} has no argument {key!r}", todo=f"{guess}Call {usage}")
         if parameter in arguments:
             raise UsageError(f"{name} is given {parameter} twice", todo=f"Call {usage}")

@@ -6,7 +6,6 @@ a batch at a time, so that a table of a million files takes no more memory than 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, nearest_of
 
 _ROWS = 4096
 """Rows of a batch that is made of values."""
@@ -52,7 +51,7 @@ def named(name: object, known: Mapping[str, Callable[[], SystemTable]], table: s
     plain = name.lower().removeprefix("$") if isinstance(name, str) else ""
     if plain in known:
         return known[plain]()
-    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.5)
-    guess = f"Did you mean {near[0]!r}? " if near else ""
+    near = nearest_of(plain, known)
+    guess = f"Did you mean {near!r}? " if near else ""
     what = f"there is no metadata table {name!r}" if isinstance(name, str) else f"a {type(name).__name__} names none"
     raise UsageError(what, table=table, todo=f"{guess}There are: {', '.join(sorted(known))}")

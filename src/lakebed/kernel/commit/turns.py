@@ -163,7 +163,7 @@ def _lock(place: str) -> tuple[int | None, bool]:
         return None, False
     slot = int.from_bytes(hashlib.sha256(place.encode()).digest()[:4]) % _SLOTS
     try:
-        lock = os.open(f"{_folder()}/{slot}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = os.open(f"{lock_folder()}/{slot}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
         return None, False
     try:
@@ -232,11 +232,6 @@ class _Wait:
 
 def lock_folder() -> str:
     """The folder of this user's lock files on this machine. OSError where it is not this user's alone."""
-    return _folder()
-
-
-def _folder() -> str:
-    """The folder of this user's lock files. OSError where it is not this user's alone."""
     user = os.getuid()
     folder = os.path.join(tempfile.gettempdir(), f"lakebed-turns-{user}")
     with suppress(FileExistsError):

@@ -16,13 +16,13 @@ from lakebed.kernel import clock
 from lakebed.kernel.commit import turns
 from lakebed.kernel.commit.turns import turn
 
-FOLDER = turns._folder
+FOLDER = turns.lock_folder
 """As it is without the tests' own (tests/conftest.py)."""
 
 
 @pytest.fixture(autouse=True)
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_folder", FOLDER)
+    monkeypatch.setattr(turns, "lock_folder", FOLDER)
     turns._hanging.clear()  # what an earlier test has found to hang
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
