@@ -133,7 +133,10 @@ def hedge_threads(requests: int) -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    """A forked process starts with nothing in flight: the threads of its parent are not in it."""
+    """A forked process starts with nothing in flight, and has made no request: the threads of its parent are not in it,
+    and one of them may have held a lock."""
+    global _made
+    _made = _Count()
     budget.cache_clear()
     slots.cache_clear()
     request_threads.cache_clear()
