@@ -31,6 +31,9 @@ DEATHS, BETWEEN = f"{VERBS}test_two_deaths_and_a_third_run[", f"{VERBS}test_who_
 HUDI = f"{CRASH}hudi_second_writer.py::test_both_are_there_or_one_is_refused"
 HUDI_TWICE = f"{CRASH}hudi_verbs.py::test_two_deaths_and_a_third_run["
 SERVED = f"{CRASH}hudi_services.py::"
+ABORTS = f"{CRASH}aborts.py::"
+SERVICES = f"{CRASH}iceberg_services.py::"
+CREATED = f"{SERVICES}test_a_creation_dies_twice_and_meets_another_one"
 
 
 def between(verb: str) -> Sequence[str]:
@@ -49,6 +52,20 @@ def served(verb: str) -> tuple[Sequence[str], ...]:
     order."""
     met = f"{CRASH}hudi_verbs.py::test_who_comes_between_plan_and_commit[{verb}"
     return (f"{HUDI_TWICE}{verb}]",), (f"{met}-rival]", HUDI), (f"{met}-expiry]",)
+
+
+def stepped_in(verb: str) -> tuple[Sequence[str], ...]:
+    """The tests of an Iceberg service that is killed twice, or meets another writer or an expiry, in either order."""
+    met = f"{SERVICES}test_who_steps_in_at_any_call[{verb}"
+    met_writer = (f"{met}-another writer]", f"{met}-a twin]")
+    return (f"{SERVICES}test_two_deaths_and_a_third_run[{verb}]",), met_writer, (f"{met}-an expiry]",)
+
+
+def aborted(format: str) -> Cells:
+    """The tests of an abort of prepared messages."""
+    twice, met = f"{ABORTS}test_two_deaths_and_a_third_run[{format}]", f"{ABORTS}test_who_steps_in_at_any_call[{format}"
+    died = f"{ABORTS}test_the_commit_died_at_any_change[{format}]"
+    return (twice, died), (twice,), (f"{met}-another writer]",), (f"{met}-an expiry]",)
 
 
 Cells = tuple[Sequence[str], ...]
@@ -83,6 +100,7 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
         "rollback": ((f"{CRASH}paimon_rollback.py::",), *met("a rollback")),
         "alter": ((f"{CRASH}paimon_alter.py::",), *met("other columns")),
         "create": ((f"{COMMIT}test_a_table_is_created",), *met("a table")[:2], NOTHING_EXPIRES),
+        "abort of a prepared write": aborted("paimon"),
     },
     "Iceberg": {
         "append": (
@@ -103,7 +121,7 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
             (f"{VERBS}test_manifests_are",), (f"{DEATHS}rewrite of manifests]",), between("rewrite of manifests"),
             between("rewrite of manifests")),
         "expire": ((f"{ICEBERG}{EACH}[expire]",), (f"{DEATHS}expire]",), between("expire"), between("expire")),
-        "orphan files": ((f"{ICEBERG}test_a_killed_removal_of_orphans",), (), (), ()),
+        "orphan files": ((f"{ICEBERG}test_a_killed_removal_of_orphans",), *stepped_in("orphan files")),
         "tag": ((f"{REFS}{EACH}[tag]",), (f"{REFS2}tag]",), (f"{RIVAL}[tag-",), (f"{GONE}_first[tag]",)),
         "branch": (
             (f"{REFS}{EACH}[branch]", f"{REFS}{EACH}[replaced]", f"{REFS}{EACH}[wap branch]"),
@@ -120,8 +138,9 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
             (f"{REFS}{EACH}[pick]", f"{REFS}{EACH}[staged]"), (f"{REFS2}pick]",),
             (f"{RIVAL}[pick-", f"{RIVAL}[staged-"), (f"{GONE}_first[pick]",)),
         "alter": ((f"{CRASH}iceberg_alter.py::",), (f"{DEATHS}alter]",), between("alter"), between("alter")),
-        "repair": ((f"{CRASH}iceberg_repair.py::",), (), (), ()),
-        "create": ((f"{ICEBERG}test_creation",), (), (), NOTHING_EXPIRES),
+        "repair": ((f"{CRASH}iceberg_repair.py::",), *stepped_in("repair")),
+        "create": ((f"{ICEBERG}test_creation",), (CREATED,), (CREATED,), NOTHING_EXPIRES),
+        "abort of a prepared write": aborted("iceberg"),
     },
     "Hudi": {
         "insert, upsert, delete": ((f"{CRASH}hudi_write.py::", f"{CRASH}hudi_metadata.py::"), *served("an upsert")),
@@ -132,10 +151,11 @@ TABLE: Mapping[str, Mapping[str, Cells]] = {
         "resizing of buckets": ((f"{CRASH}hudi_rings.py::",), *served("other buckets")),
         "clean": ((f"{CRASH}hudi_clean.py::",), *served("a clean")),
         "failed writes": ((f"{SERVED}test_a_failed_write",), *served("a failed write")),
-        "old partitions": ((f"{SERVED}test_old_partitions",), (), (), ()),
+        "old partitions": ((f"{SERVED}test_old_partitions",), *served("old partitions")),
         "archive": ((f"{CRASH}hudi_archive.py::test_killed",), *served("an archival")),
         "savepoint": ((f"{CRASH}hudi_savepoint.py::",), *served("a savepoint")),
         "restore": ((f"{CRASH}hudi_restore.py::",), *served("a restore")),
+        "abort of a prepared write": aborted("hudi"),
     },
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ moment the table has its old rows or the new ones, and nothing stays pending onc
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.kernel import clock
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
 from lakebed.verbs.write import Mode
@@ -28,6 +30,7 @@ QUIET = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
 LOCKS = (".hoodie/.lakebed/writer.lock", ".hoodie/lock")
 FEW = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
 ENDED = {"lakebed.expire.what": "failed-writes", "lakebed.expire.failed.after": "0 s"}
+OLD = {"lakebed.expire.what": "partitions", "hoodie.partition.ttl.strategy.days.retain": 30}
 MERGE = {"lakebed.rewrite.what": "clustering", "hoodie.bucket.index.min.num.buckets": "1"}
 
 
@@ -70,6 +73,10 @@ def clean(store: Store) -> None:
 
 def end_failed(store: Store) -> None:
     lakebed.open(store).expire(options=ENDED)
+
+
+def end_old(store: Store) -> None:
+    lakebed.open(store).expire(options=OLD)
 
 
 def archive(store: Store) -> None:
@@ -128,6 +135,8 @@ class Verb:
     """Whether it takes commits back one by one, so that readers may see those in between."""
     refused: tuple[str, ...] = ()
     """By whom it, or the other one, may be refused: "rival", "expiry"."""
+    days: int = 0
+    """How long ago the table was written."""
 
     def again(self, store: Store) -> None:
         """What a job runs that starts again."""
@@ -145,6 +154,7 @@ VERBS = {
     "a clustering": Verb(rewriting(SORTED), "COPY_ON_WRITE", refused=("rival",)),
     "other buckets": Verb(rewriting(MERGE), "rings", refused=("rival",)),
     "a clean": Verb(clean, "COPY_ON_WRITE", 6),
+    "old partitions": Verb(end_old, version=8, days=90),
     "a failed write": Verb(end_failed, prepare=failed),
     "an archival": Verb(archive, "COPY_ON_WRITE", prepare=clean, refused=("expiry",)),
     "a savepoint": Verb(tag, "COPY_ON_WRITE", done=(UsageError,), refused=("expiry",)),
@@ -191,8 +201,9 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Make]:
                 original = Path(table.location)
             else:
                 table = fresh_table(original, SCHEMA, version=verb.version, kind=verb.kind)
-                for turn in range(5):
-                    table.write(some(*range(turn, 6), v=f"v{turn}"), "upsert", QUIET)
+                with clock.set_clock(lambda: time.time() - verb.days * 86_400):
+                    for turn in range(5):
+                        table.write(some(*range(turn, 6), v=f"v{turn}"), "upsert", QUIET)
             verb.prepare(open_store(str(original)))
             made[name] = copies(original, folder)
         return made[name]

@@ -314,7 +314,7 @@ class HudiTable(Table):
         config = load_config(self.store)
         parsed = parse_expire_options(option_texts(options), config.properties)
         if parsed[WHAT] == "partitions":
-            return expire_partitions(self.state(whole=True), parsed, self._delete_partitions, dry_run)
+            return expire_partitions(lambda: self.state(whole=True), parsed, self._delete_partitions, dry_run)
         context = self._context(config, commit_options(option_texts(options)))
         if parsed[WHAT] == "failed-writes":
             return end_failed_writes(context, parsed, dry_run)
@@ -322,13 +322,13 @@ class HudiTable(Table):
             return remove_orphans(self.state(), parsed, dry_run)
         return Clean(self.state, context, parsed).run(dry_run)
 
-    def _delete_partitions(self, patterns: str) -> CommitResult:
+    def _delete_partitions(self, patterns: str, check: Callable[[TableState], None]) -> CommitResult:
         from lakebed.formats.hudi.write.operation import Operation
         from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION
+        from lakebed.model.commit import BATCH_IDENTIFIER
 
-        columns = [field for field in self.schema if field.name not in META_COLUMNS]
         options = {OPERATION.key: Operation.DELETE_PARTITION.value, DELETE_PARTITIONS.key: patterns}
-        return self.write(pa.schema(columns).empty_table(), Mode.DELETE.value, options)
+        return self.sink(Mode.DELETE, options=options).checked_by(check).commit(BATCH_IDENTIFIER, ())
 
     def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
         from lakebed.formats.hudi.commit.context import WriteContext

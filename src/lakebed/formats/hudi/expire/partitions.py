@@ -5,7 +5,7 @@ clean deletes the files once nothing retained needs them.
 
 Rules: Hudi's `KeepByTimeStrategy` and `KeepByCreationTimeStrategy`. Hudi takes the base instant of the newest file
 slice for the last write of a partition. Here a commit that only appended log files counts too, so a partition that is
-written to never goes.
+written to never goes, also when it is written to while the run is at work.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import datetime
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from lakebed.errors import OptionError
+from lakebed.errors import CommitConflictError, OptionError
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.expire.options import TTL_DAYS, TTL_LIMIT, TTL_PARTITIONS, TTL_STRATEGY
 from lakebed.formats.hudi.expire.unused import slices_of
@@ -30,9 +31,12 @@ from lakebed.model.upkeep import ExpireResult, Skipped
 
 _CLOCK_DIGITS = 14
 """An instant of fewer digits is no clock time."""
+_LOOKS = 5
+"""How often a run plans when others write to the partitions meanwhile."""
 
-Delete = Callable[[str], CommitResult]
-"""Deletes the partitions that patterns name, which are separated by commas."""
+Delete = Callable[[str, Callable[[TableState], None]], CommitResult]
+"""Deletes the partitions that patterns name, which are separated by commas, unless the check raises for the table as
+the commit finds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +47,36 @@ class PartitionDecision:
     kept: tuple[Skipped, ...]
 
 
-def expire_partitions(state: TableState, options: Options, delete: Delete, dry_run: bool) -> ExpireResult:
-    """Delete the partitions that are too old, in one commit. OptionError without a number of days."""
-    decision = plan_partitions(state, options)
-    if dry_run or not decision.expired:
-        return ExpireResult(decision.expired, (), decision.kept, dry_run)
-    done = delete(",".join(map(glob.escape, decision.expired)))
-    note = f"{done.instant} took these partitions out of use; a clean deletes their files"
-    return ExpireResult(decision.expired, (), decision.kept, False, (note, *done.notes))
+def expire_partitions(look: Callable[[], TableState], options: Options, delete: Delete, dry_run: bool) -> ExpireResult:
+    """Delete the partitions that are too old, in one commit. One that was written to meanwhile is judged again.
+
+    OptionError without a number of days, CommitConflictError where others keep writing to these partitions.
+    """
+    for left in reversed(range(_LOOKS)):
+        decision = plan_partitions(look(), options)
+        if dry_run or not decision.expired:
+            break
+        try:
+            done = delete(",".join(map(glob.escape, decision.expired)), partial(_refuse_younger, options, decision))
+        except CommitConflictError:
+            if not left:
+                raise
+        else:
+            note = f"{done.instant} took these partitions out of use; a clean deletes their files"
+            return ExpireResult(decision.expired, (), decision.kept, False, (note, *done.notes))
+    return ExpireResult(decision.expired, (), decision.kept, dry_run)
+
+
+def _refuse_younger(options: Options, decision: PartitionDecision, state: TableState) -> None:
+    """CommitConflictError where a partition that is to go is not too old, as the table is now."""
+    younger = {*decision.expired} - {*plan_partitions(state, options).expired}
+    if younger:
+        raise CommitConflictError(
+            f"partition {min(younger)!r} was written to meanwhile",
+            table=state.store.location,
+            why="it is not too old any more",
+            todo="Run the expiry again",
+        )
 
 
 def plan_partitions(state: TableState, options: Options) -> PartitionDecision:

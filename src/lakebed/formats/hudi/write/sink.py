@@ -91,6 +91,7 @@ class HudiSink:
         )
         self._before = schema if before is None else before
         self._engine: Engine | None = None
+        self._check: Callable[[TableState], None] = _anything
         self._archive = ArchiveMemory()
         self._keys = self._checked_keys()
 
@@ -99,8 +100,14 @@ class HudiSink:
         other.commit_user = self.commit_user
         return other
 
+    def checked_by(self, check: Callable[[TableState], None]) -> HudiSink:
+        """This sink, which asks before it changes anything whether the table that its commit builds on is as wanted.
+        The check raises CommitConflictError where it is not."""
+        self._check = check
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "callbacks": (), "_engine": None}
+        return {**self.__dict__, "callbacks": (), "_engine": None, "_check": _anything}
 
     @property
     def input_schema(self) -> pa.Schema:
@@ -201,6 +208,7 @@ class HudiSink:
         transaction = Transaction.begin(context, action, operation.recorded, keys=keys if looks_up else Keys.ANY)
         try:
             run, notes = self._run(transaction, operation, messages, found)
+            self._check(run.files.state)
             ids = ColumnIds.of(context, run.files.state, transaction.instant, self.schema)
             outcome = run.run(staged)
             rings = new_rings(run.files.state, run.tag, outcome.replaced, transaction.instant)
@@ -323,6 +331,10 @@ class HudiSink:
         buckets = bool(index.buckets) and not index.consistent
         check_non_blocking(context.options, context.config, buckets, replaces, context.store.location)
         return RowKeys.of(context.config, self.schema, context.options, context.store.location)
+
+
+def _anything(state: TableState) -> None:
+    """The check of a write that may build on any state of its table."""
 
 
 def _staged(messages: Sequence[HudiMessage], by_key: bool) -> StagedInput | None:

@@ -25,6 +25,7 @@ from lakebed.formats.iceberg.files import Files, spelling_of
 from lakebed.formats.iceberg.manifests import lists_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.files import parse_location
 from lakebed.kernel.files.places import is_below
 from lakebed.kernel.options import Options
@@ -55,14 +56,15 @@ def remove_orphans(operations: TableOperations, options: Options, dry_run: bool,
     folder = options[expire_options.LOCATION] or start.metadata.location
     files = _reaching(operations, folder)
     paths = [path for path, _ in files.walk(folder)]
-    loaded = operations.load()
-    known = _KnownFiles(_referenced(operations.files, loaded), options)
+    loaded, known = _known(operations, options)
     partition_names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
     unknown = [path for path in paths if not (known.has(path) or _hidden(inside(folder, path), partition_names))]
     orphans: list[str] = []
     kept: list[Skipped] = []
     for path, modified in zip(unknown, files.together(partial(_modified_ms, files), unknown), strict=True):
-        if modified is None or modified >= older_than:
+        if modified is None:
+            continue  # another process removed it
+        if modified >= older_than:
             kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(older_than)}"))
         elif known.has_elsewhere(path, operations.name):
             kept.append(Skipped(inside(folder, path), "its path is known under another scheme or host"))
@@ -181,6 +183,13 @@ class _KnownFiles:
         scheme, _, rest = folder.partition("://")
         host, _, tail = rest.partition("/")
         return self._schemes.get(scheme, scheme), self._authorities.get(host, host), f"/{tail}"
+
+
+@looks_again
+def _known(operations: TableOperations, options: Options) -> tuple[Loaded, _KnownFiles]:
+    """The metadata and the files that it knows. It is read anew where snapshots expire meanwhile."""
+    loaded = operations.load()
+    return loaded, _KnownFiles(_referenced(operations.files, loaded), options)
 
 
 def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
