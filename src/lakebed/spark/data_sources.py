@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""
-        return iter(worker.unpack(partition.value).batches()) if partition.value else iter(())
+        return iter(worker.unpack_in_task(partition.value).batches()) if partition.value else iter(())
 
 
 class PushingReader(BatchReader):
@@ -160,7 +160,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one task."""
-        return iter(worker.unpack(partition.value).batches())
+        return iter(worker.unpack_in_task(partition.value).batches())
 
     def __reduce__(self) -> Any:
         # A task needs only its partition, and a worker may lack what the driver's half needs.
@@ -182,7 +182,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the files of one task."""
-        return Message(worker.unpack(self._packed).write(iterator))
+        return Message(worker.unpack_in_task(self._packed).write(iterator))
 
     def commit(self, messages: list[Any]) -> None:
         """Publish the messages of all tasks. Spark calls this in a worker, without a session."""

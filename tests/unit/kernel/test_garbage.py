@@ -1,6 +1,8 @@
-"""The cycle collector is held inside a block, and only there."""
+"""The cycle collector is held inside a block, and only there; a worker's modules are kept out of its collections."""
 
 import gc
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -41,3 +43,27 @@ def test_threads_share_it() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert not any(pool.map(block, range(200)))
     assert gc.isenabled()
+
+
+def test_a_worker_freezes_its_modules_once_and_new_ones_when_they_came() -> None:
+    counts = """if True:
+        import gc, weakref
+        from lakebed.kernel.garbage import freeze_what_is_loaded as freeze
+        counts = []
+        for module in ("json", "json", "csv", "csv"):
+            __import__(module)
+            freeze()
+            counts.append(gc.get_freeze_count())
+
+            class Ring:
+                pass
+            ring = Ring()
+            ring.own = ring
+            freeze()
+            gone = weakref.ref(ring)
+            del ring
+            gc.collect()
+            assert gone() is None, "what a task makes is still collected"
+        assert 0 < counts[1] <= counts[0] < counts[3] <= counts[2], counts
+    """
+    subprocess.run([sys.executable, "-c", counts], check=True)

@@ -2,7 +2,7 @@
 
 A task takes its rows in the order in which they come and buffers a bounded number of bytes. When the buffer is full, it
 sorts the rows by bucket and appends them to a file of its own. A *chunk* is a run of rows of one bucket: an Arrow
-record batch, compressed with LZ4 unless it stays on this machine. The task's answer says where the chunks are and how
+record batch, compressed with LZ4 unless it lies on a local disk. The task's answer says where the chunks are and how
 many rows they hold, as whole arrays, so that very many chunks stay cheap. Little data travels in the answer itself and
 needs no file.
 
@@ -59,6 +59,10 @@ class Place(Protocol):
         """Remove files. A missing file is not an error."""
         ...
 
+    def local_path(self, path: str, /) -> str | None:
+        """Where a file lies on this machine's disk, None for one that lies elsewhere."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
@@ -111,8 +115,8 @@ class StagingLimits:
     """Arrow data that is kept as it is before anything is compressed: for rows that stay in this process."""
     chunk: int = CHUNK_BYTES
     """The greatest chunk, in Arrow data."""
-    compressed: bool = True
-    """Whether chunks are compressed. On a disk of this machine that costs more than it saves."""
+    compressed: bool | None = None
+    """Whether chunks are compressed. Unless it is said, those on a local disk are not: it costs more than it saves."""
 
 
 class Stager:
@@ -131,6 +135,7 @@ class Stager:
     ) -> None:
         self._place, self._path, self._schema, self._group = place, path, schema, group
         self._limits, self._memory_left = limits, limits.memory
+        self._compressed = place.local_path(path) is None if limits.compressed is None else limits.compressed
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._codes: dict[Hashable, int] = {}
@@ -207,7 +212,7 @@ class Stager:
 
     def _store(self, runs: Sequence[tuple[int, pa.Table]], size: int) -> None:
         """Write runs of `size` bytes to the file, or hold them while they may travel in the answer."""
-        direct = not self._limits.compressed
+        direct = not self._compressed
         if direct and self._file is None and self._written + size > self._limits.inline:
             self._begin_file()
         if direct and self._file is not None:
@@ -230,7 +235,7 @@ class Stager:
     def _encode(self, runs: Sequence[tuple[int, pa.Table]], sink: pa.NativeFile, before: int) -> int:
         """Write a stream of chunks to a file that begins after `before` bytes. Returns the bytes of it."""
         began = sink.tell()
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if self._limits.compressed else None)
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if self._compressed else None)
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
             stream.write_batch(_no_rows(self._schema))  # so that the stream's head is not part of the first chunk
             for code, run in runs:

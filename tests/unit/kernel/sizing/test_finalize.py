@@ -193,6 +193,27 @@ def test_rows_that_stay_in_memory_come_before_those_in_the_file(tmp_path: Path) 
             assert pa.Table.from_batches(run.batches(store), SCHEMA).equals(mine.slice(start, end - start))
 
 
+@pytest.mark.parametrize(("limits", "packed"), [(None, False), (True, True), (False, False)])
+def test_only_what_leaves_this_machine_is_compressed(tmp_path: Path, limits: bool | None, packed: bool) -> None:
+    store, rows = open_store(tmp_path / "t"), pa.table({"bucket": [1] * 9000, "id": [7] * 9000, "text": ["a"] * 9000})
+    stager = Stager(store, "staging/1.arrow", SCHEMA, group, StagingLimits(50_000, compressed=limits))
+    stager.write(rows)
+    staged = stager.finish()
+    assert staged is not None
+    assert (int(staged.lengths.sum()) < int(staged.sizes.sum()) // 4) is packed
+    run = StagedBuckets([staged], SCHEMA).run(0, 0, 9000)
+    assert pa.Table.from_batches(run.batches(store), SCHEMA).equals(rows.combine_chunks())
+
+
+def test_rows_for_a_remote_store_are_compressed() -> None:
+    place = open_store("s3://bucket/t")
+    stager = Stager(place, "staging/1.arrow", SCHEMA, group, StagingLimits(inline=1 << 20))
+    stager.write(pa.table({"bucket": [1] * 9000, "id": [7] * 9000, "text": ["a"] * 9000}))
+    staged = stager.finish()
+    assert staged is not None
+    assert 0 < len(staged.inline) < int(staged.sizes.sum()) // 4
+
+
 class NoEngine:
     """An engine whose jobs would be too dear."""
 

@@ -62,6 +62,11 @@ class StagingPlace:
             store, inner = self._where(path)
             store.delete_many([inner])
 
+    def local_path(self, path: str) -> str | None:
+        """Where a file lies on this machine's disk, None in a remote store."""
+        store, inner = self._where(path)
+        return store.local_path(inner)
+
     def sweep(self) -> None:
         """Remove all files of the write."""
         self.scratch.delete_folder(self.folder)

@@ -28,8 +28,8 @@ class HudiWritePlan:
         buffer."""
         if threads is None:
             return HudiTaskWriter(self.target)
-        limits = StagingLimits(_BUFFER, memory=BUFFER_BYTES, compressed=False)
+        limits = StagingLimits(_BUFFER, memory=BUFFER_BYTES)
         if not self.ends_here:
-            limits = StagingLimits(inline=BUFFER_BYTES, memory=BUFFER_BYTES)
+            limits = StagingLimits(inline=BUFFER_BYTES, memory=BUFFER_BYTES, compressed=True)  # they travel
         place = replace(self.target.place, local=self.ends_here)
         return HudiTaskWriter(replace(self.target, place=place, limits=limits))

@@ -121,7 +121,7 @@ class WriteRun:
         engine = LocalEngine(1) if little else self.engine
         place = replace(self.staging, local=self.staging.local and (little or local))
         memory = self._memory() if little or local else 0
-        limits = StagingLimits(inline=INLINE_BYTES, memory=memory, compressed=not place.local)
+        limits = StagingLimits(inline=INLINE_BYTES, memory=memory)
         tagging = Tagging(place, rows.schema, self.combine, self.tag, limits)
         staged = [part for part in engine.map(tagging, stretches(buckets)) if part is not None]
         self._restaged += [part.path for part in staged if part.path]
