@@ -21,13 +21,14 @@ BEGIN = """\
 
 You have a job that writes with `df.write.format("hudi").options(...)`. Leave out the jar, install lakebed, and
 call `lakebed.spark.register(spark)`: the job runs with the options that it has. This page lists every option of
-release 1.1, by the class of Hudi's that declares it. [hudi-write.md](hudi-write.md),
+releases 1.1 and 1.2, by the class of Hudi's that declares it. [hudi-write.md](hudi-write.md),
 [hudi-services.md](hudi-services.md) and [hudi-read.md](hudi-read.md) say what the served ones do.
 
 - **Served** options have a description. The default is Hudi's; where lakebed's differs, the description says so.
 - **Refused** ones ask for something that lakebed does not do. Their defaults, empty and `false` are accepted;
   anything else is an error before anything is written.
-- Those **without effect** change no rows: they tune Hudi's own engine, its metrics or its SQL.
+- Those **without effect** change no rows: they tune Hudi's own engine, its metrics or its SQL. A log line names those
+  that you give, once.
 
 What no option says: the sync to a catalog is a job of your own, and mode overwrite replaces the rows in one
 commit and keeps the table's history.
@@ -75,7 +76,7 @@ def what_becomes(key: str) -> str:
     if refused is not None:
         return f"refused: {refused.what}. {refused.instead}".replace("|", "\\|")
     declared = next((found for options in SETS if (found := _declared(options, key)) is not None), None)
-    if declared is None or declared.doc.startswith("Accepted without effect"):
+    if declared is None or declared.idle or declared.doc.startswith("Accepted without effect"):
         return ""
     return declared.doc.replace("|", "\\|")
 

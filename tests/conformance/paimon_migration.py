@@ -25,7 +25,8 @@ table option of Paimon 2.0 and of earlier releases. [paimon-sink.md](paimon-sink
 - **Refused** ones ask for something that lakebed does not do. An empty value and the harmless ones are accepted;
   anything else is an UnsupportedError before a row is read or written, or a file removed, whether you give the option
   or the table has it. *Writes* include compactions; *upkeep* is expiry, the removal of orphan files, and rollback.
-- Those **without effect** are kept for Paimon's engines. None of them changes which rows are read or written.
+- Those **without effect** are kept for Paimon's engines. None of them changes which rows are read or written. A log
+  line names those that you give, once.
 
 Of the families `fields.*`, `file-index.*`, `parquet.*`, `orc.*` and `avro.*` every key is accepted, except three of
 `fields.*` that are listed below, and those that encrypt files: `parquet.crypto.*`, `parquet.encryption.*`,

@@ -6,6 +6,7 @@ source its keys in lower case.
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from lakebed.errors import OptionError, UsageError
+from lakebed.redaction import redacting_logger
 
 T = TypeVar("T")
+_log = redacting_logger("lakebed.options")
+_noted: set[str] = set()
+"""The keys that `note_idle` has logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Option(Generic[T]):
     doc: str
     expected: str = ""
     aliases: tuple[str, ...] = ()
+    idle: bool = False
+    """Whether the key is accepted without effect: it tunes the format's own engine, and no row depends on it."""
 
     def read(self, text: str) -> T:
         """Parse a text. OptionError names the key and what was expected. Numbers are what Java's parsers take."""
@@ -116,6 +123,15 @@ class OptionSet:
             texts[option.key if option else key] = text
         return Options(values, texts)
 
+    def note_idle(self, given: Mapping[str, object], engine: str) -> None:
+        """Log once per process which of a caller's keys have no effect here, since they tune a format's own engine."""
+        options = (self._by_key.get(key.lower()) for key in given)
+        keys = {option.key for option in options if option is not None and option.idle} - _noted
+        if keys:
+            _noted.update(keys)
+            named = ", ".join(sorted(keys))
+            _log.warning("options without effect in lakebed, since they tune %s's own engine: %s", engine, named)
+
     def split(self, given: Mapping[str, object], table: OptionSet) -> tuple[Options, dict[str, str]]:
         """These options as a call gives them, and the options of its table that were given with them, as texts.
 
@@ -125,6 +141,11 @@ class OptionSet:
         texts = option_texts(given)
         own = {key: value for key, value in texts.items() if self.knows(key)}
         return self.parse(own), {key: value for key, value in texts.items() if key not in own}
+
+
+def idle_option(key: str, doc: str) -> Option[str]:
+    """An option that is accepted without effect, whatever its value."""
+    return Option(key, str, "", doc, idle=True)
 
 
 def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
@@ -258,6 +279,14 @@ def duration_ms(text: str) -> int:
     if not match:
         raise ValueError(text)
     return int(match[1]) * _TIMES[match[2]]
+
+
+def moment_ms(text: str) -> int:
+    """Parse an ISO 8601 time that names its offset, or Z, into milliseconds since 1970."""
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(text)
+    return int(moment.timestamp() * 1000)
 
 
 _EXPECTED: dict[Callable[..., Any], str] = {

@@ -1,7 +1,7 @@
-"""Every option of release 1.1.1 that concerns writes, table services or reads: `option_keys.txt`.
+"""Every option of releases 1.1.1 and 1.2.0 that concerns writes, table services or reads: `option_keys.txt`.
 
 A line has the key, its default (empty for none), its older names, and the class of Hudi's that declares it. Made by
-asking the config classes of hudi-spark3.5-bundle_2.12-1.1.1.jar (Java reflection) for their `ConfigProperty` fields.
+asking the config classes of hudi-spark3.5-bundle_2.12 (Java reflection) for their `ConfigProperty` fields.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ import pytest
 
 import lakebed
 import lakebed.formats.iceberg
-from lakebed.errors import LakebedError, OptionError, UnsupportedError
+import lakebed.kernel.options as kernel_options
+from lakebed.errors import LakebedError, NotInHistoryError, OptionError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.unserved import REFUSED, TUNING
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
+from tests.conformance.iceberg_migration import PAGE, rendered
 
 LINES = (Path(__file__).parent / "iceberg_options.txt").read_text("utf-8").splitlines()
 ALL = [line.split() for line in LINES if not line.startswith("#")]
@@ -64,9 +66,15 @@ def test_options_refused_by_name(location: Path, key: str) -> None:
         lakebed.open(location).write(ROWS, options={key.lower(): "x"})
 
 
-def test_tuning_changes_nothing(location: Path) -> None:
+def test_tuning_changes_nothing_and_is_noted_once(
+    location: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_options, "_noted", set())
     tuning = dict.fromkeys(keys("read", "tuning") + keys("write", "tuning"), "x")
-    assert lakebed.open(location, options=tuning).read().read_all() == ROWS
+    for _ in range(2):
+        assert lakebed.open(location, options=tuning).read().read_all() == ROWS
+    (note,) = [record.getMessage() for record in caplog.records if record.name == "lakebed.options"]
+    assert "tune Iceberg's own engine" in note and sorted(note.partition("engine: ")[2].split(", ")) == sorted(tuning)
     harmless = {"check-nullability": "true"}
     assert lakebed.open(location, options=harmless).read().read_all() == ROWS
 
@@ -106,6 +114,7 @@ def test_files_that_their_format_should_encrypt(tmp_path: Path, key: str) -> Non
         {"snapshot-id": 1, "tag": "x"},
         {"as-of-timestamp": 1, "snapshot-id": 1},
         {"as-of-timestamp": 1, "tag": "x"},
+        {"versionAsOf": "x", "tag": "x"},
     ],
     ids=str,
 )
@@ -114,10 +123,51 @@ def test_one_option_names_the_snapshot(location: Path, options: dict[str, object
         lakebed.open(location, options={key: str(value) for key, value in options.items()}).read()
 
 
-@pytest.mark.parametrize("key", ["snapshot-id", "as-of-timestamp", "tag", "start-snapshot-id", "end-snapshot-id"])
+POSITIONS = [
+    "snapshot-id",
+    "as-of-timestamp",
+    "tag",
+    "versionAsOf",
+    "timestampAsOf",
+    "start-snapshot-id",
+    "end-snapshot-id",
+]
+
+
+@pytest.mark.parametrize("key", POSITIONS)
 def test_positions_of_a_batch_are_none_of_a_stream_or_of_changes(location: Path, key: str) -> None:
-    table = lakebed.open(location, options={key: "1"})
+    table = lakebed.open(location, options={key: "2026-01-01T00:00:00Z" if key == "timestampAsOf" else "1"})
     assert isinstance(table, IcebergTable)
     for act in (table.stream, table.changes):
         with pytest.raises(LakebedError, match=f"option '{key}' cannot be used with"):
             act()
+
+
+def test_the_page_says_what_becomes_of_each() -> None:
+    assert PAGE.read_text("utf-8") == rendered(), "run ./run docs"
+
+
+def test_spark_s_own_names_of_a_version_and_a_time(tmp_path: Path) -> None:
+    """As the reference engine's SparkCatalog: a number is a snapshot id, a name that of a branch or tag."""
+    table = table_of(tmp_path / "t")
+    first = table.write(ROWS).instant
+    table.tag("audit")
+    table.branch("dev")
+    time = lakebed.open(tmp_path / "t").history()[0].completed
+    dev = lakebed.open(tmp_path / "t", {"branch": "dev"})
+    dev.write(pa.table({"k": pa.array([2], pa.int64()), "v": ["b"]}))
+    table.write(pa.table({"k": pa.array([3], pa.int64()), "v": ["c"]}))
+
+    def keys_as_of(**options: str) -> list[int]:
+        return sorted(lakebed.open(tmp_path / "t", options).read(columns=["k"]).read_all()["k"].to_pylist())
+
+    assert keys_as_of() == [1, 3]
+    assert (
+        keys_as_of(versionAsOf=str(first)) == keys_as_of(versionasof="audit") == keys_as_of(timestampAsOf=time) == [1]
+    )
+    assert keys_as_of(versionAsOf="dev") == [1, 2]
+    with pytest.raises(NotInHistoryError, match=r"no branch or tag 'dve'.*audit, dev, main"):
+        keys_as_of(versionAsOf="dve")
+    for without_offset in ("2026-11-30 10:00:00", "2026-11-30", "1700000000000"):
+        with pytest.raises(OptionError, match="a time with its offset"):
+            keys_as_of(timestampAsOf=without_offset)

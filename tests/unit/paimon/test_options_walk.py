@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
+import lakebed.kernel.options as kernel_options
 from lakebed import Table
 from lakebed.errors import LakebedError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
@@ -105,10 +106,19 @@ def test_a_given_option_lies_over_a_stored_one_of_an_older_name(location: Path, 
     assert contents(table) == [("a", 1, "v", 1)]
 
 
-def test_tuning_changes_nothing(location: Path, stored) -> None:  # type: ignore[no-untyped-def]
+def test_tuning_changes_nothing_and_is_noted_once(
+    location: Path,
+    stored,  # type: ignore[no-untyped-def]
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel_options, "_noted", set())
     tuning = {key: "x" for key, group in ALL.items() if group == "tuning"}
     assert contents(lakebed.open(location, options=tuning)) == [("a", 1, "v", 1)]
     assert contents(stored(**tuning)) == [("a", 1, "v", 1)]
+    (note,) = [record.getMessage() for record in caplog.records if record.name == "lakebed.options"]
+    noted = note.partition("own engine: ")[2].split(", ")
+    assert {*tuning} - {*noted} == {key for key in tuning if key.startswith(FAMILIES)} and {*noted} <= {*tuning}
 
 
 @pytest.mark.parametrize(("key", "value"), [("parquet.crypto.factory.class", "x"), ("orc.encrypt", "pii:v")])

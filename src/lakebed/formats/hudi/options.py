@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakebed.formats.hudi.unserved import UNSERVED_READS, refused_options
-from lakebed.kernel.options import Option, OptionSet, at_least, boolean, memory_size, one_of
+from lakebed.kernel.options import Option, OptionSet, at_least, boolean, idle_option, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
 
@@ -205,14 +205,13 @@ TABLE_PATH: Option[str] = Option(
     aliases=("hoodie.base.path",),
 )
 
+_NAMES = ("path", "hoodie.table.name")
 _ACCEPTED = (
-    "path",
     "hoodie.metadata.enable",
     "hoodie.enable.data.skipping",
     "hoodie.file.index.enable",
     "hoodie.file.group.reader.enabled",
     "hoodie.schema.on.read.enable",
-    "hoodie.table.name",
     "hoodie.datasource.read.file.index.listing.mode",
     "hoodie.datasource.read.file.index.listing.partition-path-prefix.analysis.enabled",
     "hoodie.memory.merge.max.size",
@@ -222,6 +221,8 @@ _ACCEPTED = (
     "hoodie.datasource.read.incr.skip_compact",
     "hoodie.datasource.read.incr.table.version",
     "hoodie.datasource.read.streaming.table.version",
+    "hoodie.datasource.read.file.index.list.partitions.from.catalog",
+    "hoodie.datasource.read.file.index.optimize.listing.using.path.filter",
     "hoodie.spark.polaris.catalog.class",
 )
 SPARK = OptionSet(
@@ -240,7 +241,8 @@ SPARK = OptionSet(
         TABLE_PATH,
         ROLLED_BACK,
         SCRATCH_DIR,
-        *(Option(key, str, "", "Accepted without effect: it changes no rows here") for key in _ACCEPTED),
+        *(Option(key, str, "", "Accepted without effect: it changes no rows, and names the table") for key in _NAMES),
+        *(idle_option(key, "Accepted without effect: it changes no rows here") for key in _ACCEPTED),
         *refused_options(UNSERVED_READS),
     ),
     "Hudi's Spark source",

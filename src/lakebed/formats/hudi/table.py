@@ -70,6 +70,7 @@ class HudiTable(Table):
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         super().__init__(store, options)
         self._options = OPEN.parse(options)
+        OPEN.note_idle(options, "Hudi")
         self._writes = {key: text for key, text in options.items() if not READ.knows(key)}
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])

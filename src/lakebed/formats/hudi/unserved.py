@@ -1,8 +1,8 @@
 """Options of Hudi that change what a write or a read does, and that lakebed does not serve.
 
-Source: the config classes of release 1.1.1. Such an option is refused by name before anything is written, unless its
-value asks for nothing: it is empty, false, or what lakebed does anyway. Options that change no rows are accepted
-without effect (`tuning.py`).
+Source: the config classes of releases 1.1.1 and 1.2.0. Such an option is refused by name before anything is written,
+unless its value asks for nothing: it is empty, false, or what lakebed does anyway. Options that change no rows are
+accepted without effect (`tuning.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.tuning import TUNING
-from lakebed.kernel.options import Option, OptionSet
+from lakebed.kernel.options import Option, OptionSet, idle_option
 
 _CLASSES = "org.apache.hudi."
 _PROPERTY = "properties that a table keeps for itself, as options"
@@ -50,6 +50,8 @@ _MERGERS = Unserved(
     ),
 )
 _BUILT_IN = "the columns of a write as an option"
+_EXTRACTORS = Unserved("partition values by Java classes", "Keep the partition columns in the files")
+_CLEANED = Unserved("cleans of chosen partitions", "Leave the option out: a clean takes all partitions")
 UNSERVED: Mapping[str, Unserved] = {
     "hoodie.datasource.hive_sync.enable": Unserved(
         "the sync of a table to a Hive metastore", "Set it to false, and sync with a job of your own"
@@ -91,8 +93,9 @@ UNSERVED: Mapping[str, Unserved] = {
     "hoodie.clean.delete.bootstrap.base.file": Unserved("the removal of bootstrapped files"),
     "hoodie.cleaner.delete.bootstrap.base.file": Unserved("the removal of bootstrapped files"),
     "hoodie.precommit.validators": Unserved("validators as Java classes", "Check the rows before the write"),
-    "hoodie.log.compaction.enable": Unserved("log compaction", "Compact: hoodie.compact.inline"),
-    "hoodie.log.compaction.inline": Unserved("log compaction", "Compact: hoodie.compact.inline"),
+    "hoodie.log.compaction.enable": Unserved(
+        "log compaction of the metadata table", "Merge the blocks of the table's logs: hoodie.log.compaction.inline"
+    ),
     "hoodie.compaction.plan.generator": _java(
         "plans of compactions", "table.action.compact.plan.generators.HoodieCompactionPlanGenerator"
     ),
@@ -133,7 +136,10 @@ UNSERVED: Mapping[str, Unserved] = {
     "hoodie.parquet.flink.rowdata.write.support.class": _java(
         "writers of files", "io.storage.row.HoodieRowDataParquetWriteSupport"
     ),
-    "hoodie.io.factory.class": _java("storage", "io.hadoop.HoodieHadoopIOFactory"),
+    "hoodie.io.factory.class": Unserved(
+        "storage as Java classes",
+        harmless=tuple(f"{_CLASSES}io.{name}HoodieHadoopIOFactory".lower() for name in ("hadoop.", "storage.hadoop.")),
+    ),
     "hoodie.storage.class": _java("storage", "storage.hadoop.HoodieHadoopStorage"),
     "hoodie.fileid.prefix.provider.class": _java("names of file groups", "table.RandomFileIdPrefixProvider"),
     "hoodie.writestatus.class": _java("write statuses", "client.WriteStatus"),
@@ -155,6 +161,37 @@ UNSERVED: Mapping[str, Unserved] = {
     "hoodie.table.multiple.base.file.formats.enable": Unserved("base files of several formats"),
     "hoodie.table.secondary.indexes.metadata": Unserved(_PROPERTY),
     "hoodie.table.checksum": Unserved(_PROPERTY),
+    "hoodie.datasource.write.slash.separated.date.partitioning": Unserved(
+        "partition paths of dates with slashes", "Partition by a column that has such texts"
+    ),
+    "hoodie.datasource.partition_extractor_class": _EXTRACTORS,
+    "hoodie.table.partition_extractor_class": _EXTRACTORS,
+    "hoodie.clean.partition.filter.regex": _CLEANED,
+    "hoodie.clean.partition.filter.selected": _CLEANED,
+    "hoodie.cleaner.partition.filter.regex": _CLEANED,
+    "hoodie.cleaner.partition.filter.selected": _CLEANED,
+    "hoodie.archive.block.on.latest.clean.ectr": Unserved("archivals that wait for the newest clean"),
+    "hoodie.clustering.plan.strategy.earliest.commit.to.cluster": Unserved(
+        "clusterings of the files since a commit", "Choose partitions: table.rewrite(where=...)"
+    ),
+    "hoodie.clustering.plan.strategy.file.slices.sort.by": Unserved(
+        "plans of clusterings in another order than by size", harmless=("size",)
+    ),
+    "hoodie.metadata.table.service.manager.enabled": Unserved(
+        "a manager of table services", "Call table.rewrite and table.expire from a job"
+    ),
+    "hoodie.metadata.write.concurrency.mode": Unserved(
+        "a concurrency mode of the metadata table's own",
+        "Give hoodie.write.concurrency.mode, which holds for both",
+        ("single_writer",),
+    ),
+    "hoodie.parquet.write.config.injector.class": Unserved("settings of Parquet writers by Java classes"),
+    "hoodie.prewrite.validators": Unserved("validators as Java classes", "Check the rows before the write"),
+    "hoodie.prewrite.cleaner.policy": Unserved(
+        "clean-ups before a write", "Call table.expire before the write", ("none",)
+    ),
+    "hoodie.write.rolling.metadata.keys": Unserved("metadata that each commit takes over from the one before"),
+    "_.hoodie.allow.multi.write.on.same.instant": Unserved("several writes in one instant"),
 }
 """By key, in lower case. An option that is declared anywhere else is served, and is not looked up here."""
 _FILES, _HISTORY = "reads of a table's files as a table", "reads of a timeline as a table"
@@ -168,6 +205,8 @@ UNSERVED_READS: Mapping[str, Unserved] = {
     "hoodie.datasource.read.table.valued.function.filesystem.relation.subpath": Unserved(_FILES),
     "hoodie.datasource.read.table.valued.function.timeline.relation": Unserved(_HISTORY, "Use table.history"),
     "hoodie.datasource.read.table.valued.function.timeline.relation.archived": Unserved(_HISTORY, "Use table.history"),
+    "hoodie.datasource.read.partition.value.extractor.enabled": _EXTRACTORS,
+    "hoodie.read.blob.inline.mode": Unserved("the bytes of blobs in place of descriptors", harmless=("descriptor",)),
 }
 """Those of reads by Hudi's own Spark source. Writes take them without effect."""
 _BLOCKS = "hoodie.logfile.data.block.format"
@@ -199,7 +238,7 @@ def refuse_hfile_blocks(given: Mapping[str, str], table: str) -> None:
 
 def placeholders(served: OptionSet) -> OptionSet:
     """The options that are refused or have no effect, without those that are served."""
-    taken = [Option(key, str, "", "Accepted without effect: it changes no rows here") for key in TUNING]
+    taken = [idle_option(key, "Accepted without effect: it changes no rows here") for key in TUNING]
     options = (*taken, *refused_options(UNSERVED))
     return OptionSet((option for option in options if not served.knows(option.key)), served.where)
 

@@ -27,7 +27,7 @@ from lakebed.formats.hudi.write.settings import LEFT_OUT, WRITE
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import InnerStore
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, idle_option
 from lakebed.verbs.table import Table
 
 CLEAN_AUTOMATIC: Option[bool] = Option("hoodie.clean.automatic", boolean, True, "Whether a write cleans afterwards")
@@ -113,7 +113,7 @@ _OWN = OptionSet(
         LOG_COMPACT_INLINE,
         TTL_INLINE,
         *METADATA_OPTIONS,
-        *(Option(key, str, "", "Accepted without effect: services run after the write") for key in _ACCEPTED),
+        *(idle_option(key, "Accepted without effect: services run after the write") for key in _ACCEPTED),
     ),
     "the upkeep of Hudi tables",
 )

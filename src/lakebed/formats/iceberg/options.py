@@ -12,7 +12,7 @@ from typing import Any
 
 from lakebed.errors import OptionError, UsageError
 from lakebed.formats.iceberg.unserved import REFUSED, TUNING
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size, moment_ms
 from lakebed.redaction import names_secret
 
 _OF_COLUMNS = ("write.", "read.")
@@ -34,6 +34,15 @@ AS_OF_TIMESTAMP = Option(
     "as-of-timestamp", int, None, "Reads the snapshot that was current then, milliseconds since 1970."
 )
 TAG = Option("tag", str, None, "Reads the snapshot of this tag.")
+VERSION_AS_OF = Option("versionAsOf", str, None, "Reads the snapshot of this id, or the branch or tag of this name.")
+TIMESTAMP_AS_OF = Option(
+    "timestampAsOf",
+    moment_ms,
+    None,
+    "Reads the snapshot that was current then. The time names its offset, as 2026-11-30T10:00:00Z does, since a source "
+    "does not see the time zone of a Spark session.",
+    "a time with its offset, such as 2026-11-30T10:00:00Z",
+)
 START_SNAPSHOT = Option(
     "start-snapshot-id",
     int,
@@ -99,11 +108,11 @@ BYTES_LIMIT = Option(
     None,
     "A batch of a stream takes no further snapshot that would bring it above this number of added bytes.",
 )
-POSITIONS: tuple[Option[Any], ...] = (SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG)
+POSITIONS: tuple[Option[Any], ...] = (SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, VERSION_AS_OF, TIMESTAMP_AS_OF)
 """Options that each name the snapshot to read."""
 READING = (
-    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, START_SNAPSHOT, END_SNAPSHOT,
-    SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
+    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, *POSITIONS, START_SNAPSHOT, END_SNAPSHOT, SPLIT_SIZE, DELETE_MEMORY,
+    START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
 )  # fmt: skip
 
 RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is retried.")

@@ -23,9 +23,10 @@ Position = str | int | Instant | None
 def snapshot_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Snapshot | None:
     """The snapshot of a position. For None it is the head of the branch, which is None in an empty table.
 
-    A position is an instant, a snapshot id, an ISO time (UTC unless it names a zone), `tag:NAME` or `branch:NAME`.
-    NotInHistoryError when there is no such snapshot.
+    A position is an instant, a snapshot id, an ISO time (UTC unless it names a zone), `tag:NAME`, `branch:NAME`, or
+    `ref:NAME` for either. NotInHistoryError when there is no such snapshot.
     """
+    position = _branch_or_tag(metadata, position)
     if position is None:
         return metadata.head(branch)
     if isinstance(position, Instant):
@@ -62,6 +63,7 @@ def snapshot_at_time(metadata: TableMetadata, millis: int, branch: str = MAIN) -
 
 def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Schema:
     """The schema of a read as of a position: the table's at the head of a branch, else that of the snapshot."""
+    position = _branch_or_tag(metadata, position)
     if position is None or (isinstance(position, str) and position.startswith("branch:")):
         return metadata.schema
     snapshot = snapshot_at(metadata, position, branch)
@@ -138,6 +140,20 @@ def milliseconds(text: str, table: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return int(moment.timestamp() * 1000)
+
+
+def _branch_or_tag(metadata: TableMetadata, position: Position) -> Position:
+    """`ref:NAME` as `branch:NAME` or `tag:NAME`. NotInHistoryError when there is neither."""
+    if not isinstance(position, str) or not position.startswith("ref:"):
+        return position
+    name = position.removeprefix("ref:")
+    ref = metadata.refs.get(name)
+    if ref is None:
+        names = ", ".join(sorted(metadata.refs)) or "none"
+        raise NotInHistoryError(
+            f"there is no branch or tag {name!r}", table=metadata.location, todo=f"Branches and tags: {names}"
+        )
+    return f"{'branch' if ref.is_branch else 'tag'}:{name}"
 
 
 def _tagged(metadata: TableMetadata, name: str) -> Snapshot:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakebed.errors import UnsupportedError
-from lakebed.kernel.options import Option
+from lakebed.kernel.options import Option, idle_option
 
 TUNING: tuple[Option[str], ...] = tuple(
-    Option(key, str, "", "Accepted and ignored.")
+    idle_option(key, "Accepted without effect: it tunes Iceberg's own engine.")
     for key in [
         "lookback",
         "file-open-cost",
@@ -51,8 +51,6 @@ def _only(harmless: str) -> Callable[[str], str]:
 
 
 REFUSED: tuple[Option[str], ...] = (
-    _refused("versionAsOf", "nothing: use snapshot-id, tag or branch"),
-    _refused("timestampAsOf", "nothing: use as-of-timestamp"),
     _refused("start-timestamp", "nothing: use table.changes(after=...)"),
     _refused("end-timestamp", "nothing: use table.changes(until=...)"),
     _refused("scan-task-set-id", "nothing: only Iceberg's own actions have task sets"),

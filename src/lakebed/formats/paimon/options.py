@@ -22,6 +22,7 @@ from lakebed.kernel.options import (
     at_least,
     boolean,
     duration_ms,
+    idle_option,
     memory_size,
     one_of,
     whole_number,
@@ -285,7 +286,7 @@ SERVED: tuple[Option[Any], ...] = (
 OPTIONS = OptionSet(
     [
         *SERVED,
-        *(_text(key, "Stored for Paimon's engines, without effect in lakebed.") for key in TUNING),
+        *(idle_option(key, "Stored for Paimon's engines, without effect in lakebed.") for key in TUNING),
         *(Option(unserved.key, str, "", "Refused.", aliases=unserved.aliases) for unserved in UNSERVED),
     ],
     "Paimon tables",

@@ -70,6 +70,7 @@ class PaimonTable(Table):
     def __init__(self, store: Store, options: Mapping[str, str] = {}, schemas: Listing | None = None) -> None:
         super().__init__(store, options)
         branch = opt.OPTIONS.parse(options)[opt.BRANCH]
+        opt.OPTIONS.note_idle(options, "Paimon")
         self._history, self._looked = History(store, branch), LastLook()
         self._history.latest_schema(schemas if branch == MAIN_BRANCH else None)
 
@@ -394,6 +395,7 @@ class PaimonTable(Table):
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
         texts = option_texts(more)
+        opt.OPTIONS.note_idle(texts, "Paimon")
         over = {key.lower() for key in texts}
         under = {key: value for key, value in self.options.items() if key.lower() not in over}
         given = {**under, **texts}

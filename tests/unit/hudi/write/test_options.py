@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+import lakebed.kernel.options as kernel_options
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.options import READ, SPARK
 from lakebed.formats.hudi.spark import SOURCE
@@ -24,6 +25,7 @@ from tests.tables.hudi.option_keys import hudi_options
 ROWS = pa.table({"id": ["k1"]})
 
 
+LOG = "lakebed.options"
 HARMFUL = "com.example.Other"
 CHOICES = ("hoodie.write.lock.provider",)
 """Options whose default a write does not take: ZooKeeper is no lock of lakebed's."""
@@ -40,7 +42,35 @@ def test_a_write_takes_every_option_that_tunes_hudis_own_engine() -> None:
     refuse_unserved(WRITE.parse(dict.fromkeys(taken, "1")).raw, "t")
 
 
-def test_an_option_that_is_not_served_is_refused_by_name_unless_it_asks_for_nothing() -> None:
+def test_no_option_is_both_served_and_refused() -> None:
+    assert [key for key in UNSERVED if UPKEEP.knows(key)] == []
+
+
+def test_no_option_without_effect_has_one_elsewhere() -> None:
+    """A key that several sets declare is noted as one without effect only where all of them say so."""
+    sets = (READ, WRITE, UPKEEP)
+    for option in OPEN.options:
+        if option.idle:
+            others = [other for each in sets for other in each.options if other.key == option.key and not other.idle]
+            assert not [other for other in others if not other.doc.startswith("Refused unless")], option.key
+
+
+def test_an_option_without_effect_is_noted_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_options, "_noted", set())
+    table = lakebed.create(tmp_path, "hudi", {"id": "string"}, "id")
+    given = {"hoodie.metrics.on": "true", "hoodie.upsert.shuffle.parallelism": "4"}
+    for _ in range(2):
+        table.write(ROWS, mode="upsert", options={**given, "hoodie.datasource.write.operation": "upsert"})
+    assert isinstance(table, HudiTable)
+    SOURCE.plan(table, SourceRequest({"hoodie.file.index.enable": "true", "hoodie.metrics.on": "true"}))
+    notes = [record.getMessage().partition("own engine: ")[2] for record in caplog.records if record.name == LOG]
+    assert notes == [", ".join(given), "hoodie.file.index.enable"]
+
+
+def test_an_option_that_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path, "hudi", {"id": "string"}, "id")
     left = [key for key in UNSERVED if LEFT_OUT.knows(key)]
     assert len(left) > 40
     for key in left:
@@ -48,7 +78,12 @@ def test_an_option_that_is_not_served_is_refused_by_name_unless_it_asks_for_noth
             refuse_unserved(WRITE.parse({key: nothing}).raw, "t")
         asked = "false" if "true" in UNSERVED[key].harmless else HARMFUL
         with pytest.raises(UnsupportedError, match=key):
-            refuse_unserved(WRITE.parse({key.upper(): asked}).raw, "t")
+            table.write(ROWS, mode="upsert", options={key.upper(): asked})
+    assert table.history() == []
+    assert isinstance(table, HudiTable)
+    for key in UNSERVED_READS:
+        with pytest.raises(UnsupportedError, match=key):
+            SOURCE.plan(table, SourceRequest({key: HARMFUL}))
 
 
 def test_every_option_of_the_newest_release_is_known_and_takes_the_default_of_hudi() -> None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, idle_option, one_of
 
 
 class FailedWrites(StrEnum):
@@ -177,7 +177,7 @@ COMMIT = OptionSet(
         EARLY_COMMITS,
         UPDATES,
         SKEW,
-        *(Option(key, str, "", "Accepted without effect: it tunes Hudi's own engine") for key in _ACCEPTED),
+        *(idle_option(key, "Accepted without effect: it tunes Hudi's own engine") for key in _ACCEPTED),
     ),
     "commits to Hudi tables",
     _FAMILIES,

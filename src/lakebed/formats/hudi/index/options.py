@@ -14,7 +14,7 @@ from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.commit.options import CONCURRENCY, NON_BLOCKING
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.merge.rules import rules_of
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, idle_option, one_of
 
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 RECORDS = ("RECORD_INDEX", "GLOBAL_RECORD_LEVEL_INDEX")
@@ -138,7 +138,7 @@ INDEXES = OptionSet(
         MOVES_BLOOM,
         MOVES_SIMPLE,
         MOVES_RECORD,
-        *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _IDLE),
+        *(idle_option(key, "Accepted without effect: it changes nothing here") for key in _IDLE),
     ),
     "indexes of Hudi tables",
 )

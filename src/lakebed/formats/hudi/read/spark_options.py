@@ -59,6 +59,7 @@ def plan_spark_read(
     Raises OptionError for a key that Hudi's source does not have, and for an incremental read without its begin.
     """
     options = SPARK.parse(given)
+    SPARK.note_idle(given, "Hudi")
     _check_served(options, state)
     request = ReadRequest(_read_options(options), columns, where)
     if options[QUERY_TYPE] != "incremental":
@@ -92,6 +93,7 @@ def spark_stream(
 ) -> SparkStream:
     """The stream that Hudi's source gives."""
     options, now = SPARK.parse(given), state()
+    SPARK.note_idle(given, "Hudi")
     _check_served(options, now)
     _refuse(options, (AS_OF, BEGIN, END), "a stream", now)
     request = ReadRequest(_read_options(options), columns, where)

@@ -24,7 +24,7 @@ from lakebed.formats.hudi.write.evolution import EVOLUTION
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, idle_option, one_of
 from lakebed.verbs.write import Mode
 
 
@@ -197,7 +197,7 @@ _ACCEPTED = (
 _SERVED = (
     OptionSet(
         (
-            *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
+            *(idle_option(key, "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
             *INDEXES.options,
             *METADATA_OPTIONS,
             OPERATION,
@@ -255,6 +255,7 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
     stored = {key: text for key, text in config.properties.items() if _SERVED.knows(key)}
     spelled = {WRITE.spelled(key): text for key, text in given.items()}
     options = WRITE.parse({**stored, **spelled})
+    WRITE.note_idle(given, "Hudi")
     check_served(options, location)
     _check_described(options, config, location)
     return options

@@ -33,6 +33,7 @@ class OpenedTable(Table):
     ) -> None:
         super().__init__(store, options)
         parsed = OPTIONS.parse(options)
+        OPTIONS.note_idle(options, "Iceberg")
         self.operations = operations or HadoopTable(store, options)
         self._wap_branch, self._target = parsed[opt.WAP_BRANCH], parsed[opt.WAP_BRANCH] or parsed[opt.BRANCH]
         metadata = self.table_metadata

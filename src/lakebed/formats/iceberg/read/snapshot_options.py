@@ -1,6 +1,6 @@
 """Which snapshot a read's options name, and the instant that pins a read to the newest snapshot.
 
-Source of the options: the reference engine's SparkReadOptions.
+Source of the options: the reference engine's SparkReadOptions, and SparkCatalog for what `versionAsOf` may name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lakebed.errors import OptionError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.snapshot import Position, iso_time
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, is_number
 from lakebed.model.instant import Instant
 
 _READ_WITH = "lakebed.read-with-schema"
@@ -44,7 +44,10 @@ def given_position(options: Options) -> Position:
         )
     if options[opt.TAG] is not None:
         return f"tag:{options[opt.TAG]}"
-    moment = options[opt.AS_OF_TIMESTAMP]
+    version = options[opt.VERSION_AS_OF]
+    if version is not None:
+        return int(version) if is_number(version) else f"ref:{version}"
+    moment = options[opt.TIMESTAMP_AS_OF] if options.given(opt.TIMESTAMP_AS_OF) else options[opt.AS_OF_TIMESTAMP]
     if moment is not None:
         return iso_time(moment)
     return options[opt.SNAPSHOT_ID]

@@ -149,6 +149,7 @@ class WriteOptions:
         """The options of a call, over those of opening the table, over the table's properties. OptionError for one that
         is unknown or of the wrong type, UsageError for a staged write where none may be."""
         options = (OPENING_OPTIONS + OPTIONS).parse(given)
+        OPENING_OPTIONS.note_idle(given, "Iceberg")
         properties = metadata.properties
         target = options[TARGET] or _number(properties, "write.target-file-size-bytes", DEFAULT_TARGET)
         order = metadata.sort_orders[metadata.default_sort_order_id]
