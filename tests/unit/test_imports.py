@@ -129,3 +129,37 @@ def test_the_package_runs_as_a_program() -> None:
     answer = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert json.loads(answer)["format"] == "hudi"
     assert Path(lakebed.__file__).with_name("__main__.py").exists()
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None  # as where it is not installed
+import lakebed, pyarrow
+for format in ("hudi", "paimon", "iceberg"):
+    table = lakebed.create(f"{sys.argv[1]}/{format}", format, {"id": "int64", "text": "string"}, primary_key=["id"])
+    table.write(pyarrow.table({"id": [1], "text": ["a"]}))
+    table.write(pyarrow.table({"id": [1], "text": ["b"]}), "upsert")
+    table.rewrite()
+    table.inspect()
+    assert table.to_arrow(["id", "text"]).to_pylist() == [{"id": 1, "text": "b"}]
+try:
+    lakebed.spark.register
+except lakebed.errors.RuntimeMissingError as error:
+    print(error)
+"""
+
+
+def test_everything_but_spark_works_where_there_is_no_pyspark(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_SPARK, tmp_path], capture_output=True, text=True, check=True)
+    assert "pip install 'lakebed[spark]'" in done.stdout
+
+
+def test_an_old_pyspark_is_refused_by_name(tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text("__version__ = '3.5.1'")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from lakebed.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "needs PySpark 4.2 or newer, and this is 3.5.1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -116,8 +116,11 @@ def _spark() -> Iterator[Check]:
     yield spark
     if spark.state != "ok":
         return
-    from lakebed.spark.java import java_home  # noqa: PLC0415 - loads Spark's Python
-
+    try:
+        from lakebed.spark.java import java_home  # noqa: PLC0415 - loads Spark's Python
+    except LakebedError as error:
+        yield Check("lakebed.spark", "optional", error.what, error.todo)
+        return
     try:
         home = java_home()
         yield Check("Java", "ok", str(home))

@@ -158,5 +158,9 @@ def batches_of(data: Any) -> Sequence[pa.RecordBatch] | pa.RecordBatchReader | S
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     raise UsageError(
-        f"cannot write a {type(data).__name__}", todo="Give a pyarrow Table, RecordBatch or RecordBatchReader"
+        f"cannot write a {type(data).__name__}",
+        todo="Use lakebed.spark.write for a DataFrame of Spark"
+        if hasattr(data, "toArrow")
+        else "Give a pyarrow Table, RecordBatch or RecordBatchReader, or a DataFrame of pandas or Polars; for rows as"
+        " dicts pyarrow.Table.from_pylist(rows)",
     )
