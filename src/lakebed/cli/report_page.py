@@ -1,4 +1,7 @@
-"""A health report as one HTML page that needs no network: no scripts, and no external style sheets or pictures."""
+"""A health report as one HTML page that needs no network: no scripts, and no external style sheets or pictures.
+
+The pictures are SVG in the page. Each has its numbers as a table below, which opens by mouse or keyboard.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ from html import escape
 from string import Template
 
 from lakebed.cli.blockers import HEADINGS, grouped
+from lakebed.model.drawing import STYLE, drawn, plain_text
+from lakebed.model.pictures import Picture, numbers
 from lakebed.model.report import Figure, TableReport
+from lakebed.model.units import moment_text, size_text
+from lakebed.version import VERSION
 
 
 def report_page(report: TableReport) -> str:
@@ -17,17 +24,21 @@ def report_page(report: TableReport) -> str:
         for name, figures in report.figures.items()
     ]
     findings = [
-        f'<li class="{finding.health.value}"><b>{escape(finding.what)}</b>'
+        f'<li class="{finding.health.value}"><b>{plain_text(finding.what)}</b>'
         f"{_line('', finding.why)}{_line('What to do: ', finding.remedy)}</li>"
         for finding in report.findings
     ]
+    when = f"Inspected {moment_text(report.inspected)} UTC" if report.inspected is not None else "Inspected"
     return _PAGE.substitute(
-        table=escape(report.table),
+        style=STYLE,
+        table=plain_text(report.table),
         format=escape(report.format),
         health=report.health.value,
         findings=f"<ul>{''.join(findings)}</ul>" if findings else "<p>No problems found.</p>",
-        figures="".join(parts),
+        pictures=f'<div class="pictures">{"".join(map(_figure, report.pictures))}</div>' if report.pictures else "",
+        figures=f'<div class="figures">{"".join(parts)}</div>',
         blockers=_section("what stays and why", _table(HEADINGS, grouped(report.blockers))) if report.blockers else "",
+        made=f"{when} by lakebed {VERSION}",
     )
 
 
@@ -38,29 +49,27 @@ def figure_text(name: str, value: Figure) -> str:
     if isinstance(value, str):
         return value
     if name == "bytes" or name.endswith(" bytes"):
-        return _size(value)
+        return size_text(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def _size(value: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if value < 1024:
-            return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TB"
+def _figure(picture: Picture) -> str:
+    headings, rows = numbers(picture)
+    told = f"<details><summary>The numbers: {plain_text(picture.title)}</summary>{_table(headings, rows)}</details>"
+    return f"<figure>{drawn(picture, styled=False)}{told}</figure>"
 
 
 def _line(label: str, text: str) -> str:
-    return f"<br>{label}{escape(text)}" if text else ""
+    return f"<br>{label}{plain_text(text)}" if text else ""
 
 
 def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+    return f"<section><h2>{plain_text(title)}</h2>{content}</section>"
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f'<th scope="col">{plain_text(heading)}</th>' for heading in headings)
+    body = "".join(f"<tr>{''.join(f'<td>{plain_text(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table>{f'<tr>{head}</tr>' if headings else ''}{body}</table>"
 
 
@@ -69,29 +78,42 @@ _PAGE = Template("""<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$table</title>
+<title>$table: $health</title>
 <style>
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+$style
+:root { color-scheme: light dark; --soft: #59636e; }
+@media (prefers-color-scheme: dark) { :root { --soft: #9aa4af; } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 92rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; overflow-wrap: anywhere; }
-td:first-child { color: GrayText; white-space: nowrap; }
 tr { border-bottom: 1px solid color-mix(in srgb, GrayText 30%, transparent); }
+.pictures { columns: 23rem; column-gap: 1rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 0 2rem; }
+.figures td:first-child { color: var(--soft); width: 45%; }
+figure { margin: 0 0 1rem; break-inside: avoid; }
+figure svg { display: block; width: 100%; height: auto; overflow: visible; }
+summary { cursor: pointer; font-size: .85rem; color: var(--soft); padding: .2rem 0; }
+details table { font-size: .85rem; }
 ul { list-style: none; padding: 0; }
-li { border-left: .3rem solid; padding: .2rem .8rem; margin: .4rem 0; }
-.health { padding: .1rem .6rem; border-radius: .3rem; color: white; }
+li { border-left: .3rem solid; padding: .2rem .8rem; margin: .4rem 0; overflow-wrap: anywhere; }
+footer { margin: 2rem 0 1rem; color: var(--soft); font-size: .85rem; }
+.health { padding: .1rem .6rem; border-radius: .3rem; color: white; white-space: nowrap; }
 li.good { border-color: #2e7d32; } .health.good { background: #2e7d32; }
-li.attention { border-color: #b26a00; } .health.attention { background: #b26a00; }
+li.attention { border-color: #a35f00; } .health.attention { background: #a35f00; }
 li.broken { border-color: #c62828; } .health.broken { background: #c62828; }
 </style>
 </head>
 <body>
+<main>
 <h1>$table <small>($format)</small> <span class="health $health">$health</span></h1>
 $findings
+$pictures
 $figures
 $blockers
+</main>
+<footer>$made</footer>
 </body>
 </html>
 """)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from html import escape
 
+from lakebed.errors import UsageError
+from lakebed.model.drawing import STYLE, drawn, stacked
 from lakebed.model.notebooks import Shown
+from lakebed.model.pictures import Picture
 from lakebed.model.upkeep import Blocker
 from lakebed.redaction import redacted
 
@@ -38,13 +43,54 @@ class Finding(Shown):
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The pictures of a report, which a notebook draws. They need neither a network nor scripts."""
+
+    title: str
+    pictures: tuple[Picture, ...]
+
+    def _repr_html_(self) -> str:
+        each = "".join(f"<div>{drawn(picture, styled=False)}</div>" for picture in self.pictures)
+        row = "display:flex;flex-wrap:wrap;gap:12px"
+        return f'<div><style>{STYLE}</style><div style="{row}">{each}</div></div>'
+
+    def _repr_svg_(self) -> str:
+        return stacked(self.pictures, self.title)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the pictures to a file: one below the other as `.svg`, side by side as `.html`.
+
+        UsageError for another ending, and for a file that cannot be written.
+        """
+        ending = os.path.splitext(path)[1].lower()
+        if ending not in (".svg", ".html"):
+            raise UsageError(f"pictures cannot be saved as {os.fspath(path)!r}", todo="End the name with .svg or .html")
+        text = self._repr_svg_() if ending == ".svg" else _PAGE.format(escape(self.title), self._repr_html_())
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(
+                f"cannot write {os.fspath(path)!r}", why=why, todo="Name a file in a folder that exists"
+            ) from error
+
+
+_PAGE = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1"><title>{0}</title></head>'
+    '<body style="color-scheme: light dark; font-family: system-ui, sans-serif"><h1>{0}</h1>{1}</body></html>\n'
+)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TableReport(Shown):
     """What `table.inspect()` returns.
 
     `figures` are named numbers and texts by section ("table", "timeline", "files", ...). Sizes are in bytes, times as
     the format writes them. Each of `blockers` is an instant or snapshot that maintenance cannot remove yet, with the
-    reason and what frees it.
+    reason and what frees it. `pictures` are what `plot` draws.
     """
 
     table: str
@@ -52,12 +98,21 @@ class TableReport(Shown):
     figures: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+    inspected: int | None = field(default=None, repr=False, compare=False)
+    """When it was made, milliseconds since 1970."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", redacted(self.table))
 
     def _repr_html_(self) -> str:
-        return f"<p>health: <b>{self.health}</b></p>{Shown._repr_html_(self)}"
+        pictures = self.plot()._repr_html_() if self.pictures else ""
+        return f"<p>health: <b>{self.health}</b></p>{pictures}{Shown._repr_html_(self)}"
+
+    def plot(self) -> Pictures:
+        """The report's pictures: file sizes against the target, the timeline and what holds it, where the bytes lie,
+        how old deletes are, and the growth. A notebook shows them; `save` writes a file."""
+        return Pictures(self.table, self.pictures)
 
     @property
     def health(self) -> Health:

@@ -21,10 +21,12 @@ from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_f
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.expire.orphans import orphan_files
 from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE, clock_time
+from lakebed.formats.hudi.pictures import pictures_of_files, pictures_of_timeline
 from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.write.settings import MAX_FILE
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
@@ -92,12 +94,20 @@ def inspect_table(
         *_leftovers(markers.folders, is_locked, instants),
         *orphans,
     ]
+    blockers = tuple(blocker for report in reports for blocker in _named(report))
+    target = MAX_FILE.read(config.properties.get(MAX_FILE.key, "") or str(MAX_FILE.default))
+    pictures = (
+        *pictures_of_files(splits or (), config, target, SMALL_BYTES),
+        pictures_of_timeline(instants, blockers),
+    )
     return TableReport(
         table=store.location,
         format="hudi",
         figures=figures,
         findings=tuple(sorted(findings, key=lambda finding: -finding.health.rank)),
-        blockers=tuple(blocker for report in reports for blocker in _named(report)),
+        blockers=blockers,
+        pictures=tuple(picture for picture in pictures if picture is not None),
+        inspected=clock.now_ms(),
     )
 
 

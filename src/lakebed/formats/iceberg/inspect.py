@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
@@ -22,13 +20,15 @@ from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.plan import plan_expiry
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.live_files import COLUMNS, LiveFiles
 from lakebed.formats.iceberg.manifests import iter_entries, loaded_with_list, manifests_ahead, manifests_of
+from lakebed.formats.iceberg.pictures import pictures_of_files, pictures_of_snapshots
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.formats.iceberg.statistics.report import statistics_report
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
-from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least
+from lakebed.model.pictures import Picture
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
@@ -64,7 +64,15 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
         ))  # fmt: skip
     report.statistics()
     report.metadata_files()
-    return TableReport(operations.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
+    return TableReport(
+        operations.name,
+        "iceberg",
+        report.figures,
+        tuple(report.findings),
+        tuple(report.blockers),
+        (*report.pictures, *pictures_of_snapshots(loaded.metadata, branch, report.blockers)),
+        report.now,
+    )
 
 
 @dataclass(slots=True)
@@ -78,6 +86,8 @@ class _Report:
     figures: dict[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    now: int = field(default_factory=clock.now_ms)
 
     def followable(self, remedy: str) -> str:
         """A remedy that works: a table that cannot be changed as it was opened must be opened elsewhere first."""
@@ -122,7 +132,7 @@ class _Report:
         snapshots = sorted(metadata.snapshots.values(), key=lambda s: s.timestamp_ms)
         in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _history(metadata, ref.snapshot_id)}
         staged = [s for s in snapshots if s.snapshot_id not in in_history]
-        now = clock.now_ms()
+        now = self.now
         plan = plan_expiry(metadata, self.given, now, self.operations.name)
         self.figures["snapshots"] = {
             "snapshots": len(snapshots),
@@ -168,7 +178,7 @@ class _Report:
         files = self.at_hand
         manifests = manifests_of(files, metadata, head) if head is not None else []
         files = manifests_ahead(files, (m for m in manifests if m.has_live))
-        data, deletes = _Files(), _Files()
+        data, deletes = LiveFiles(), LiveFiles()
         stored = metadata.properties.get(_TARGET.key, str(_TARGET.default))
         target = self.given[_TARGET] if self.given.given(_TARGET) else _TARGET.read(stored)
         for entries in self._entries(files, [m for m in manifests if m.content == 0]):
@@ -201,6 +211,7 @@ class _Report:
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'equality-deletes'})",
             )
+        self.pictures += pictures_of_files(data, deletes, metadata, target, int(target * _SMALL), self.now)
         self._manifests(manifests)
 
     def _manifests(self, manifests: list[ManifestFile]) -> None:
@@ -259,54 +270,12 @@ class _Report:
             self._attention(f"the metadata file has {size} bytes", "every commit rewrites it", "Run table.expire()")
 
     def _entries(self, files: Files, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
-        columns = ("partition", "spec_id", "content", "file_format", "record_count", "file_size_in_bytes")
         for spec_id in {m.spec_id for m in manifests}:
             of_spec = [m for m in manifests if m.spec_id == spec_id and m.has_live]
-            yield from iter_entries(files, self._metadata, of_spec, columns)
+            yield from iter_entries(files, self._metadata, of_spec, COLUMNS)
 
     def _attention(self, what: str, why: str, remedy: str) -> None:
         self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))
-
-
-@dataclass(slots=True)
-class _Files:
-    """Sums over entries, whole columns at a time. Python handles each partition once per table of entries."""
-
-    count: int = 0
-    size: int = 0
-    records: int = 0
-    positions: int = 0
-    kinds: dict[str, int] = field(default_factory=lambda: {"position": 0, "vector": 0, "equality": 0})
-    partitions: set[object] = field(default_factory=set)
-    small_by_partition: dict[object, int] = field(default_factory=dict)
-
-    def add(self, entries: pa.Table, small: int) -> None:
-        """Add entries of one spec. Files of fewer than `small` bytes count as small."""
-        if not len(entries):
-            return
-        sizes = entries["file_size_in_bytes"].to_numpy()
-        self.count += len(entries)
-        self.size += int(sizes.sum())
-        self.records += int(pc.sum(entries["record_count"]).as_py())
-        self._kinds(entries)
-        spec_id = entries["spec_id"][0].as_py()
-        keys = [f"k{n}" for n in range(entries.schema.field("partition").type.num_fields)]
-        parts = one_chunk(entries["partition"]).flatten() if keys else []
-        table = pa.table({**dict(zip(keys, parts, strict=True)), "small": (sizes < small).astype(np.int64)})
-        grouped = table.group_by(keys).aggregate([("small", "sum")])
-        for *place, few in zip(*(grouped[name].to_pylist() for name in (*keys, "small_sum")), strict=True):
-            key = (spec_id, *map(str, place))
-            self.partitions.add(key)
-            if few:
-                self.small_by_partition[key] = self.small_by_partition.get(key, 0) + few
-
-    def _kinds(self, entries: pa.Table) -> None:
-        content = entries["content"].to_numpy()
-        vector = pc.equal(entries["file_format"], "PUFFIN").to_numpy()
-        self.kinds["position"] += int(((content == 1) & ~vector).sum())
-        self.kinds["vector"] += int(vector.sum())
-        self.kinds["equality"] += int((content == 2).sum())
-        self.positions += int(entries["record_count"].to_numpy()[content == 1].sum())
 
 
 def _history(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:

@@ -24,6 +24,7 @@ from lakebed.formats.paimon.journal import JOURNALS
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
+from lakebed.formats.paimon.pictures import pictures_of_files, pictures_of_snapshots, spread
 from lakebed.formats.paimon.read.plan import shows_level_0
 from lakebed.formats.paimon.read.splits import skips_level_0
 from lakebed.formats.paimon.rewrite.append_plan import not_rewritten
@@ -33,6 +34,7 @@ from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.files import Listing
 from lakebed.kernel.options import Options
+from lakebed.model.pictures import Picture
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
@@ -69,6 +71,9 @@ class Inspection:
     retention: Retention | None
     readers: Readers
     listed: _Listed
+    drawn: tuple[Snapshot, ...]
+    """Some of the snapshots, spread over all of them."""
+    now: int
 
     def report(self) -> TableReport:
         """The report on this state."""
@@ -81,7 +86,22 @@ class Inspection:
         )
         holds = self.retention.holds if self.retention else ()
         blockers = tuple(Blocker(str(hold.first), hold.reason, hold.remedy) for hold in holds if hold.remedy)
-        return TableReport(self.history.store.location, "paimon", self._figures(), findings, blockers)
+        return TableReport(
+            self.history.store.location,
+            "paimon",
+            self._figures(),
+            findings,
+            blockers,
+            tuple(self._pictures()),
+            self.now,
+        )
+
+    def _pictures(self) -> Iterator[Picture]:
+        buckets = {bucket.folder: bucket.entries for bucket in self.buckets}
+        held = {hold.first: hold.reason for hold in (self.retention.holds if self.retention else ()) if hold.remedy}
+        target, has_key = self._target, bool(self.schema.primary_keys)
+        yield from filter(None, pictures_of_files(buckets, target, target // 10 * 7, has_key, self.now))
+        yield from filter(None, pictures_of_snapshots(self.drawn, held))
 
     @property
     def _expirable(self) -> int:
@@ -139,9 +159,13 @@ class Inspection:
             "deletion vector files": kinds[DELETION_VECTORS],
         }
 
+    @property
+    def _target(self) -> int:
+        """The size that files should have."""
+        return self.options[opt.TARGET_FILE_SIZE] or (128 << 20 if self.schema.primary_keys else 256 << 20)
+
     def _is_small(self, entry: ManifestEntry) -> bool:
-        target = self.options[opt.TARGET_FILE_SIZE] or (128 << 20 if self.schema.primary_keys else 256 << 20)
-        return entry.file.file_size < target // 10 * 7
+        return entry.file.file_size < self._target // 10 * 7
 
     # ---- findings ----
 
@@ -272,11 +296,13 @@ def _inspection(history: History, options_of: Callable[[TableSchema], Options]) 
     looks = (
         lambda: live_and_index_files(store, ends[1] if ends else None),
         lambda: RetentionPlanner(history, options).plan(now, ends, lambda: seen),
+        lambda: history.find_many(spread(listed.ids)),
     )
-    (live, indexes), retention = store.together(lambda look: look(), looks)
+    (live, indexes), retention, some = store.together(lambda look: look(), looks)
     buckets = tuple(_buckets(live, PartitionFolders.of(store, schema, options)))
     latest = ends[1] if ends else None
-    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed)
+    drawn = tuple(snapshot for snapshot in some if snapshot is not None)
+    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed, drawn, now)
 
 
 def _ends(history: History, ids: Sequence[int]) -> Ends | None:
