@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -121,6 +122,7 @@ def parse_log_name(name: str, size: int = 0) -> tuple[str, LogFile] | None:
     return match[1], LogFile(match[2], int(match[3]), match[4] or "", bool(match[5]), name, size)
 
 
+@lru_cache(16_384)
 def parse_state_name(name: str) -> StateFile | None:
     """A state file of the active timeline by its name, None for any other name.
 

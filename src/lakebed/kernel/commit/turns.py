@@ -95,34 +95,33 @@ def as_rival() -> Iterator[None]:
 
 @dataclass
 class _Queue:
-    """Who waits for one table in this process, by number, and whether somebody has the turn."""
+    """Who waits for one table in this process, by number, and who has the turn, 0 for nobody. A turn that ends is
+    handed to the one that has waited longest, and wakes nobody else."""
 
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: set[int] = field(default_factory=set)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    waiting: dict[int, threading.Event] = field(default_factory=dict)
     holder: int = 0
 
     def enter(self, number: int) -> bool:
         """Wait until nobody has the turn and nobody waits for longer. Whether there was anybody."""
-        with self.changed:
-            self.waiting.add(number)
-
-            def is_next() -> bool:
-                return not self.holder and min(self.waiting) == number
-
-            waited = not is_next()
-            try:
-                if self.changed.wait_for(is_next, PATIENCE):
-                    self.holder = number
-            finally:  # after an interrupt too: the others would wait for it
-                self.waiting.discard(number)
-                self.changed.notify_all()
-            return waited
+        with self.guard:
+            if not self.holder:
+                self.holder = number
+                return False
+            handed = self.waiting[number] = threading.Event()
+        try:
+            handed.wait(PATIENCE)
+        finally:  # after an interrupt too: it would be handed a turn that it does not take
+            with self.guard:
+                self.waiting.pop(number, None)
+        return True
 
     def leave(self, number: int) -> None:
-        with self.changed:
+        with self.guard:
             if self.holder == number:
-                self.holder = 0
-                self.changed.notify_all()
+                self.holder = min(self.waiting, default=0)
+                if self.holder:
+                    self.waiting.pop(self.holder).set()
 
 
 def _enter(turn: Turn) -> None:

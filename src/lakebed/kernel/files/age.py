@@ -27,7 +27,7 @@ def store_now(store: Store, folder: str) -> float:
     """
     path = f"{folder}/{PROBE}" if folder else PROBE
     for _ in range(_TRIES):
-        store.write(path, b"what time is it?")
+        store.write_briefly(path, b"what time is it?")
         with suppress(FileNotFoundError):  # another process looked at the time too, and removed the file
             time = store.modified(path)
             with suppress(StorageError):

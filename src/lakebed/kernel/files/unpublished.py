@@ -130,7 +130,7 @@ def _write(name: str, data: bytes, folder: int, lasting: bool) -> None:
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     with open(descriptor, "wb") as file:
         file.write(data)
-        if lasting:
+        if lasting and data:  # an empty file has nothing that a loss of power could tear
             file.flush()
             os.fsync(descriptor)
 

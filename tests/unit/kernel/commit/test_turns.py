@@ -229,7 +229,7 @@ def test_who_is_interrupted_while_it_waits_for_a_thread_is_not_waited_for(monkey
     while not turns._queues or not turns._queues["t"][0].holder:
         os.sched_yield()
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Condition, "wait_for", _interrupted)
+        patch.setattr(threading.Event, "wait", _interrupted)
         with pytest.raises(KeyboardInterrupt), turn("t"):
             pass
     free.set()

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE
+from lakebed.kernel import clock
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.machine import Holder, is_gone
@@ -93,7 +94,10 @@ def stopped(store: Store, instant: str, patience: float, now: float | None = Non
     try:
         if is_gone(store.read(path)):
             return "its process has ended"
-        age = (certain_now(store, f"{HOODIE}/.lakebed") if now is None else now) - store.modified(path)
+        beat = store.modified(path)
+        age = (clock.now() if now is None else now) - beat
+        if now is None and age > patience:  # our own clock may be ahead
+            age = certain_now(store, f"{HOODIE}/.lakebed") - beat
     except FileNotFoundError:
         return "it has no heartbeat"
     return f"its last heartbeat was {age:.0f} seconds ago" if age > patience else ""

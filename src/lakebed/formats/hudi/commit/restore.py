@@ -74,10 +74,14 @@ def finish_restores(context: WriteContext, timeline: Timeline) -> bool:
     return pending
 
 
-def end_restores(context: WriteContext, held: StillHeld) -> None:
-    """End restores that were cut off. Call it under `exclusive`, whose `held` is asked before each step."""
+def end_restores(context: WriteContext, timeline: Timeline, held: StillHeld) -> Timeline:
+    """End the restores on a timeline that were cut off. Call it under `exclusive`, whose `held` is asked before each
+    step. The timeline that it leaves."""
+    if not pending_restores(timeline):
+        return timeline
     while _step(context):
         held()
+    return context.timeline()
 
 
 def refuse_restored(store: Store, seen: Timeline, now: Timeline, what: str) -> None:

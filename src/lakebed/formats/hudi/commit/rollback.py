@@ -56,13 +56,12 @@ from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
 
-def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> tuple[str, ...]:
-    """End all rollbacks that were cut off, and take back pending writes; their instants.
+def roll_back_failed(context: WriteContext, timeline: Timeline, held: StillHeld = lambda: None) -> tuple[str, ...]:
+    """End all rollbacks on a timeline that were cut off, and take back its pending writes; their instants.
 
     Call it under the table's lock, whose `held` is asked before each one. A write whose heartbeat says that its writer
     lives stays, and so do pending compactions, clusterings and other plans.
     """
-    timeline = context.timeline()
     done = end_rollbacks(context, timeline, held)
     for entry in failed_writes(context, timeline):
         if entry.time not in done and stopped(context.store, entry.time, context.concurrency.patience):

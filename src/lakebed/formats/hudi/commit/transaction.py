@@ -24,9 +24,10 @@ from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import end_restores
-from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
+from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, update, walked
+from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
@@ -64,8 +65,11 @@ class Transaction:
         began: Began | None = None,
         heartbeat: Heartbeat | None = None,
         keys: Keys = Keys.ANY,
+        timeline: Timeline | None = None,
     ) -> None:
         self._began, self._heartbeat, self._keys = began, heartbeat, keys
+        self.timeline = timeline
+        """As it was right before `begin` requested the instant, None for one that was taken up."""
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
@@ -89,10 +93,10 @@ class Transaction:
         rules = context.concurrency
         heartbeat = Heartbeat(context.store, rules.beat)
         with heartbeat.stopped_by_failure(), context.locked(chooses=True) as held:
-            end_restores(context, held)
+            timeline = end_restores(context, context.timeline(), held)
             if rules.failed_writes is FailedWrites.EAGER:
-                roll_back_failed(context, held)
-            timeline = context.timeline()
+                rolled_back = roll_back_failed(context, timeline, held)
+                timeline = context.timeline() if rolled_back or cut_off_rollbacks(timeline) else timeline
             if found is not None:
                 held()
                 context.config = build_from(context, timeline, *found)
@@ -102,7 +106,7 @@ class Transaction:
             request(context.store, context.config, instant, action, plan)
         seen = frozenset(entry.time for entry in timeline.commits)
         began = Began(instant, seen, frozenset(entry.time for entry in timeline.pending))
-        return cls(context, action, operation, instant, began, heartbeat, keys)
+        return cls(context, action, operation, instant, began, heartbeat, keys, timeline)
 
     @classmethod
     def take(cls, context: WriteContext, action: str, operation: str, instant: str) -> Transaction:
@@ -194,7 +198,7 @@ class Transaction:
             replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
         with context.locked(chooses=True) as held:
-            self._check(written, replaced)
+            timeline = self._check(written, replaced)
             if check is not None:
                 check()
             notes = update(
@@ -210,7 +214,7 @@ class Transaction:
                     replaced_keys=replaced_keys,
                 ),
             )
-            completed = new_instant(config, context.timeline(), self.instant)
+            completed = new_instant(config, timeline, self.instant)
             held()
             complete(context.store, config, self.instant, completed, self.action, data)
         remove_markers(context.store, self.instant)
@@ -243,24 +247,25 @@ class Transaction:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    def _check(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> None:
-        """CommitConflictError where another writer has taken the instant back, or has changed the same file groups
-        since it was requested."""
+    def _check(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> Timeline:
+        """The timeline now. CommitConflictError where another writer has taken the instant back, or has changed the
+        same file groups since it was requested."""
         timeline = self.context.timeline()
         entry = timeline.by_time.get(self.instant)
         undone = rollback_of(self.context, timeline, self.instant)
         if undone or entry is None or entry.state != "inflight":
             raise self._conflict("another writer took this write back")
         if self._began is None:
-            return
+            return timeline
         files = frozenset((file.partition, file.file_id) for file in written)
         gone = frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)
         if self.context.concurrency.non_blocking and not gone and all(file.is_log for file in written):
             self._refuse(second_of_bucket(self.context, timeline, self._began, files))
-            return
+            return timeline
         based = frozenset((f.partition, f.file_id) for f in written if not f.is_log) | (gone - files)
         mine = Changed(files | gone, based, self._closed(written, replaced))
         self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))
+        return timeline
 
     def _closed(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> frozenset[str] | None:
         if not self.context.concurrency.alone:

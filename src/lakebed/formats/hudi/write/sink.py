@@ -31,6 +31,7 @@ from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.write.column_ids import ColumnIds
 from lakebed.formats.hudi.write.combine import Combiner
@@ -253,7 +254,7 @@ class HudiSink:
         context, settings = self.context, self.settings
         if operation is not settings.operation:  # an insert of changes
             settings = replace(settings, operation=operation, combines=True)
-        if not found.holds(self._state(), transaction.instant):
+        if not found.holds(self._state(transaction.timeline), transaction.instant):
             found = self._preflight(operation, messages)
         lookup = begin_lookup(found.lookup, context.store, operation, transaction.instant)
         target = FileTarget(
@@ -283,10 +284,11 @@ class HudiSink:
         )
         return run, lookup.notes
 
-    def _state(self) -> TableState:
+    def _state(self, timeline: Timeline | None = None) -> TableState:
+        """The table with a timeline that was listed, else with the one that it has now."""
         context = self.context
         archived = ArchivedTimeline(context.store, context.config, context.scratch, self._archive)
-        return TableState(context.store, context.config, context.timeline(), context.files, archived)
+        return TableState(context.store, context.config, timeline or context.timeline(), context.files, archived)
 
     def _operation(self, messages: Sequence[HudiMessage]) -> Operation:
         """The operation: an insert of rows that have kinds is an upsert."""
