@@ -44,12 +44,10 @@ def decode_few(
     size = sum(len(content) for _, content in blocks)
     if not wanted or not _are_few(size):
         return None
-    all_kinds = [_arrow_field(f"c{place}", kind) for place, kind in enumerate(fields)]
-    kinds = [kind for kind in all_kinds if kind is not None]
-    if len(kinds) < len(fields):
+    schema, all_kinds = _parsed(json.dumps({"type": "record", "name": "row", "fields": _named(fields)}))
+    if all_kinds is None:
         return None
-    kinds = [kinds[place] for place in wanted]
-    schema = _parsed(json.dumps({"type": "record", "name": "row", "fields": _named(fields)}))
+    kinds = [all_kinds[place] for place in wanted]
     with decoding("an Avro block is damaged"):
         records = [record for count, content in blocks for record in _records(schema, count, content)]
         columns = [from_values([record[kind.name] for record in records], kind.type) for kind in kinds]
@@ -103,8 +101,12 @@ def _arrow_type(kind: Any) -> pa.DataType | None:
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> Any:
-    return _fastavro().parse_schema(json.loads(text))
+def _parsed(text: str) -> tuple[Any, Sequence[pa.Field] | None]:
+    """A schema for fastavro, and the columns of its records; None for the latter where a type is left to DataFusion."""
+    schema = json.loads(text)
+    kinds = [_arrow_field(field["name"], field["type"]) for field in schema["fields"]]
+    known = [kind for kind in kinds if kind is not None]
+    return (_fastavro().parse_schema(schema), known) if len(known) == len(kinds) else (None, None)
 
 
 def _fastavro() -> Any:

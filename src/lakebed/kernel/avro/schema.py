@@ -9,16 +9,20 @@ record of two records of two records, and so on, would have 2^64 values without 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.decoding import parsed_json
 
 DEPTH = 64
 """How deeply types may be nested."""
 _MOST_EMPTY = 4096
 """How many values without bytes one value may have: columns of the type null, empty records."""
+KEPT_BYTES = 64 << 10
+"""Up to how many bytes the text of a schema is kept, with what was made of it."""
 _PRIMITIVES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
 """The least bytes of a value of each primitive type."""
 _RECORD = "r"
@@ -48,6 +52,19 @@ def plain_fields(schema: Any) -> list[Any]:
 def check_schema(schema: Any) -> None:
     """Check a schema as `plain_fields` does, for decoders that take it as it is; a record may be used twice."""
     _plain(schema, inline=False)
+
+
+def checked_schema(text: bytes) -> Any:
+    """The schema in a file's header, which passes `check_schema`. Do not change it: one of few bytes is kept, since
+    most files of a table have the same."""
+    return _checked(text) if len(text) <= KEPT_BYTES else _checked.__wrapped__(text)
+
+
+@lru_cache(maxsize=64)
+def _checked(text: bytes) -> Any:
+    schema = parsed_json(text)
+    check_schema(schema)
+    return schema
 
 
 def _plain(schema: Any, inline: bool) -> list[Any]:

@@ -29,7 +29,7 @@ def batch_of(rows: int) -> pa.RecordBatch:
     )
 
 
-@pytest.mark.parametrize("at_once", [7, 64])
+@pytest.mark.parametrize("at_once", [1, 2, 7, 64])
 def test_pieces_give_the_bytes_of_the_whole(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     rows = batch_of(150)
     framed, records = encode.encode_framed(rows), encode.encode_records(rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -17,7 +18,18 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """The keys and values of a property file. A key that occurs twice has its last value."""
+    """The keys and values of a property file. A key that occurs twice has its last value.
+
+    What short files hold is kept for the next call: a table's is read again wherever others may have changed it.
+    """
+    return dict(_parsed(data) if len(data) <= _KEPT_BYTES else _parsed.__wrapped__(data))
+
+
+_KEPT_BYTES = 16 << 10
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes) -> Mapping[str, str]:
     properties: dict[str, str] = {}
     pending = ""
     for raw in data.decode("utf-8", "replace").splitlines():

@@ -9,6 +9,7 @@ DataFusion skips outer fields that are not requested, but builds all inner ones.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import Container, take_apart
 from lakebed.kernel.avro.decode import decode_blocks
-from lakebed.kernel.avro.schema import check_schema
+from lakebed.kernel.avro.schema import KEPT_BYTES, checked_schema
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
@@ -27,7 +28,7 @@ def open_container(data: bytes, file: str = "") -> Container:
     """The header and blocks of a file. CorruptError when it is not an Avro file, or is cut short."""
     with decoding("an Avro file cannot be read", file=file):
         container = take_apart(data)
-        check_schema(container.schema)
+        checked_schema(container.metadata["avro.schema"])
         return container
 
 
@@ -38,13 +39,20 @@ def decode_columns(containers: Sequence[Container], wanted: Collection[int], fil
     `file`.
     """
     with decoding("a manifest cannot be read", file=file):
-        fields = dict(_outer_fields(containers[0].schema))
+        text = containers[0].metadata["avro.schema"]
+        fields = _fields(text) if len(text) <= KEPT_BYTES else _fields.__wrapped__(text)
         chosen = [id for id in fields if id in wanted]
         places = [place for place, id in enumerate(fields) if id in wanted]
         if not chosen:
             return {}
         batches = [*decode_blocks(containers, [*fields.values()], places, _BATCH_ROWS, Scratch())]
         return {id: pa.chunked_array([batch.column(n) for batch in batches]) for n, id in enumerate(chosen)}
+
+
+@lru_cache(maxsize=16)
+def _fields(text: bytes) -> dict[int, Any]:
+    """The outer fields of a schema by id, which all files of a table have in common."""
+    return dict(_outer_fields(checked_schema(text)))
 
 
 def cast_columns(

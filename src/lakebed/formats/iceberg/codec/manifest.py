@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
 from lakebed.kernel.arrays import from_numpy, from_values, scalar_of, to_numpy
 from lakebed.kernel.avro.container import Container
+from lakebed.kernel.avro.recent import Recent
 from lakebed.kernel.decoding import Stated, decoding
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -69,6 +70,7 @@ _MAY_LACK = frozenset({"content"})
 """Columns that manifests of format version 1 do not have."""
 COLUMNS = tuple(name for name in _ORDER if name not in _STATS)
 """The columns of entries without the metrics of data columns."""
+_RECENT = Recent()
 
 
 def entry_schema(columns: Collection[str], partition: pa.StructType) -> pa.Schema:
@@ -84,8 +86,20 @@ def decode_entries(
     """The entries of manifests of one spec, in order, as columns. `contents` are the manifests' bytes.
 
     `columns` are names of `COLUMNS` and `STATS`. CorruptError names the manifest that cannot be read, or that has
-    another number of entries than its list says.
+    another number of entries than its list says. Those of few bytes are kept for the next call: a commit that is tried
+    again and a stream that looks for news read the same ones.
     """
+    return _RECENT.rows(
+        lambda: [repr((manifests, spec.spec_id, spec.fields, str(partition), sorted(columns), live_only)).encode()],
+        contents,
+        lambda: _decode(manifests, contents, spec, partition, columns, live_only),
+    )
+
+
+def _decode(
+    manifests: Sequence[ManifestFile], contents: Sequence[bytes], spec: PartitionSpec, partition: pa.StructType,
+    columns: Collection[str], live_only: bool,
+) -> pa.Table:  # fmt: skip
     schema = entry_schema(columns, partition)
     tables = []
     for run, containers in _runs_of_one_schema(manifests, contents):

@@ -5,8 +5,9 @@ Rule: the specification's "Manifest Lists". Fields are found by id, never by nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from lakebed.errors import CorruptError
@@ -62,7 +63,16 @@ class ManifestFile:
 
 
 def decode_manifest_list(data: bytes, file: str = "") -> list[ManifestFile]:
-    """The manifests of a snapshot, in order. CorruptError when the bytes are not a manifest list."""
+    """The manifests of a snapshot, in order. CorruptError when the bytes are not a manifest list. Short lists are kept
+    for the next call: a commit that is tried again and a stream that looks for news read the same ones."""
+    return [*(_decoded(data, file) if len(data) <= _KEPT_BYTES else _decoded.__wrapped__(data, file))]
+
+
+_KEPT_BYTES = 32 << 10
+
+
+@lru_cache(maxsize=64)
+def _decoded(data: bytes, file: str) -> Sequence[ManifestFile]:
     container = open_container(data, file)
     if not container.rows:
         return []

@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.conform import FileField, avro_fields, file_fields, is_list, with_mapping
 from lakebed.kernel.avro.container import take_apart
 from lakebed.kernel.avro.decode import read_batches
-from lakebed.kernel.avro.schema import check_schema
+from lakebed.kernel.avro.schema import checked_schema
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.orc import OrcReader
 from lakebed.kernel.parquet.chunks import fetch_chunks
@@ -131,9 +131,7 @@ class AvroData(OpenFile):
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._container = take_apart(data)
-        schema = self._container.schema
-        check_schema(schema)
-        self.fields = avro_fields(schema)
+        self.fields = avro_fields(checked_schema(self._container.metadata["avro.schema"]))
         self.rows = self._container.rows
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:

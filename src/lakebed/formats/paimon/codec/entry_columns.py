@@ -22,7 +22,7 @@ from lakebed.kernel.avro.container import Container, take_apart
 from lakebed.kernel.avro.decode import decode_blocks
 from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.avro.records import BLOCK_RECORDS
-from lakebed.kernel.avro.schema import check_schema, plain_fields
+from lakebed.kernel.avro.schema import checked_schema, plain_fields
 from lakebed.kernel.decoding import decoding, parsed_json
 from lakebed.kernel.scratch import Scratch
 
@@ -155,7 +155,7 @@ def entry_blocks(table: pa.Table) -> Iterator[tuple[int, bytes]]:
 def _opened(path: str, data: bytes) -> Container:
     with decoding("a manifest cannot be read", file=path):
         container = take_apart(data)
-        check_schema(container.schema)
+        checked_schema(container.metadata["avro.schema"])
         return container
 
 
