@@ -26,6 +26,9 @@ def main(hudi: str, folder: str) -> dict[str, object]:
     fast = lakebed.spark.read(spark, hudi, columns=["id", "l"], where="l > 3")
     seen["fast"], seen["count"] = as_bag(fast.toArrow()), fast.count()
 
+    native = lakebed.spark.read(spark, hudi, columns=["id", "l"])
+    seen["native"] = [as_bag(native.toArrow()), len(native.inputFiles())]
+
     table = orders(Path(folder, "batch"))
     frame = spark.sql(f"{ORDERS_SQL} from range(40)")
     seen["written"] = write(frame, table.location, options={"sink.parallelism": 3}).snapshot_id

@@ -25,6 +25,7 @@ def test_a_connect_session_sees_and_writes_the_same(tmp_path: Path) -> None:
     assert seen["format"] == as_bag(table.read())
     assert seen["fast"] == as_bag(table.read(columns=["id", "l"], where="l > 3"))
     assert seen["count"] == len(seen["fast"]) > 0
+    assert seen["native"] == [as_bag(table.read(columns=["id", "l"])), 2]
     assert (seen["written"], seen["batch"], seen["files"]) == (1, True, 8)
     assert seen["snapshots"] == ["1", "2", "3"]
     assert seen["streamed"] and seen["hudi"]

@@ -11,9 +11,11 @@ from lakebed.formats.opening import (
     open_catalog,
     open_table,
     opening_options,
+    plain_reads,
 )
 
 __all__ = [
     "create_table", "drop_created", "find_tables", "format_of", "is_catalog_name", "migrate", "names_many",
-    "native_source", "open_catalog", "open_table", "opening_options", "register", "snapshot", "store_of_new",
+    "native_source", "open_catalog", "open_table", "opening_options", "plain_reads", "register", "snapshot",
+    "store_of_new",
 ]  # fmt: skip

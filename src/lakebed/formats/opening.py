@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,7 +25,11 @@ from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
 from lakebed.verbs.catalog import Catalog
 from lakebed.verbs.native_source import NativeSource
+from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Table
+
+if TYPE_CHECKING:
+    from lakebed.verbs.plain_files import PlainReads
 
 FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
 """The formats, each with the class in its `table` module, which is imported when the first table of it is opened."""
@@ -198,6 +202,13 @@ def native_source(name: str) -> NativeSource[Any]:
     """The description of a format's own Spark source. `name` is one of `FORMATS`."""
     source: NativeSource[Any] = import_module(f"lakebed.formats.{name}.spark").SOURCE
     return source
+
+
+def plain_reads(name: str, plan: ReadPlan[Any]) -> PlainReads[Any] | None:
+    """What a format knows of the plain files of a plan that one of its tables made. None: only the plan's own function
+    reads such splits."""
+    known: PlainReads[Any] | None = import_module(f"lakebed.formats.{name}.read.plain").plain_reads(plan)
+    return known
 
 
 def drop_created(table: Table, files: Sequence[str]) -> None:

@@ -11,11 +11,13 @@ code that catches the latter still does.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions import captured
@@ -24,6 +26,10 @@ from lakebed import errors
 from lakebed.spark.worker import MISSING
 
 _OURS = re.compile(r"^(?:\w+\.)*?lakebed\.errors\.(\w+): (.+)$", re.MULTILINE)
+_GONE = re.compile(
+    r"Encountered error while reading file (file:\S+?)\. +File does not exist|Path does not exist: (file:\S+?)\. "
+)
+"""How Spark's own readers say that a file is gone, by the file's URL."""
 _SQL_STATE = re.compile(r"\s+SQLSTATE: \w{5}(; line \d+ pos \d+)?\s*$")
 """What Spark adds to the last line of an error that was raised while it analyzed a query."""
 _MISSING = re.compile(rf"RuntimeError: ({re.escape(MISSING)}.*)")
@@ -38,6 +44,20 @@ _WHERE_FROM = (
     "it, and spark.hadoop.fs.s3a.* is for Hadoop's client, not for lakebed"
 )
 """What a user of Spark's own sources may not expect, for an error that found no credentials."""
+
+
+_MOST_FOLDERS = 1 << 16
+_tables: dict[str, str] = {}
+"""The tables whose files Spark itself reads, by the folders of these files."""
+
+
+def reading_itself(table: str, files: Iterable[str]) -> None:
+    """Say that Spark's own reader reads these files of a table, by their paths, in DataFrames of this process: an error
+    about one that is gone then names the table."""
+    folders = dict.fromkeys((posixpath.dirname(file) for file in files), table)
+    for folder in [*_tables][: max(len(_tables) + len(folders) - _MOST_FOLDERS, 0)]:
+        del _tables[folder]
+    _tables.update(folders)
 
 
 @contextmanager
@@ -88,7 +108,9 @@ def _translating(convert: Callable[..., Any]) -> Callable[..., Any]:
 
 def _both(ours: errors.LakebedError, spark: BaseException) -> BaseException:
     """An exception with the text and fields of `ours` that has the types of both. It pickles as `ours`."""
-    kind = type(type(ours).__name__, (_Both, type(ours), type(spark)), {"__module__": type(ours).__module__})
+    # PySpark shows an unknown error as py4j raised it.
+    base = captured.CapturedException if isinstance(spark, captured.UnknownException) else type(spark)
+    kind = type(type(ours).__name__, (_Both, type(ours), base), {"__module__": type(ours).__module__})
     error: BaseException = kind.__new__(kind, *ours.args)
     error.__dict__.update(spark.__dict__ | ours.__dict__ | {"_ours": ours})
     return error
@@ -109,6 +131,9 @@ def lakebed_error(error: BaseException) -> errors.LakebedError | None:
     if isinstance(error, errors.LakebedError):
         return error
     text = str(error)
+    gone = _gone_file(text) or _gone_file(str(getattr(error, "_stackTrace", None) or ""))
+    if gone is not None:
+        return gone
     missing = _MISSING.search(text)
     if missing:
         return errors.RuntimeMissingError(missing[1].strip())
@@ -119,3 +144,19 @@ def lakebed_error(error: BaseException) -> errors.LakebedError | None:
     if message.startswith(_NO_CREDENTIALS) and _WHERE_FROM not in message:
         message = f"{message.strip()}. {_WHERE_FROM}"
     return errors.named_error(name, message.strip())
+
+
+def _gone_file(text: str) -> errors.DataCleanedError | None:
+    """The error for a file that Spark read itself and that is gone; None for any other text."""
+    for named in _GONE.finditer(text):
+        path = "/" + unquote((named[1] or named[2]).removeprefix("file:")).lstrip("/")
+        table = _tables.get(posixpath.dirname(path))
+        if table is not None:
+            return errors.DataCleanedError(
+                "a data file is gone",
+                table=table,
+                file=path,
+                why="the snapshot that holds it has expired, or something removed it, since the DataFrame was made",
+                todo="Call lakebed.spark.read again, and keep snapshots for longer than queries take",
+            )
+    return None

@@ -6,12 +6,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+import lakebed.formats as formats
 from lakebed.errors import UsageError
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
@@ -21,7 +23,8 @@ from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import default_parallelism, over_tasks
-from lakebed.spark.failures import explained_errors, translate_errors
+from lakebed.spark.failures import explained_errors, reading_itself, translate_errors
+from lakebed.spark.native_scan import choose, native_frames, reads_int96
 from lakebed.spark.types import conformed, spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits, sizes_of
 from lakebed.verbs.read import ReadPlan, report
@@ -40,6 +43,7 @@ def read(
     columns: Sequence[str] | None = None,
     where: Where = None,
     options: Mapping[str, object] = {},
+    native: bool = True,
 ) -> DataFrame:
     """Read a snapshot as a DataFrame.
 
@@ -48,6 +52,10 @@ def read(
     This is the fastest way to read on Spark: only `columns` are decoded, and files that `where` rules out are not
     opened. `where` keeps exactly the rows that `Table.read` keeps. However often the DataFrame is used, it reads the
     snapshot that is the newest now.
+
+    With `native`, Spark reads data files itself where its own Parquet reader gives the very same rows (docs/spark.md
+    says where): a query then decodes only the columns that it needs, and pushes its filters into the files. All other
+    files, and all of them without `native` or with `read.tasks`, are read by Python tasks.
 
     `options` are the table's own. `read.tasks` is the number of Spark tasks; by default it is the session's
     parallelism, or more for much data. Raises what `lakebed.open` and `Table.read` raise.
@@ -62,8 +70,17 @@ def read(
         )
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = int(texts[TASKS_OPTION]) if TASKS_OPTION in texts else None
-    tasks = read_tasks(plan, parallelism, default_parallelism(spark))
-    return over_tasks(spark, _batches, [worker.pack(task) for task in tasks], spark_schema(plan.schema))
+    names, frames = plan.schema.names, []
+    if native and parallelism is None:
+        choice = choose(plan, formats.plain_reads(table.format, plan), reads_int96(spark))
+        plan, frames = choice.rest, native_frames(spark, choice, names)
+        reading_itself(table.location, choice.paths)
+    if plan.splits or not frames:
+        tasks = read_tasks(plan, parallelism, default_parallelism(spark))
+        frames.append(over_tasks(spark, _batches, [worker.pack(task) for task in tasks], spark_schema(plan.schema)))
+    else:
+        report(plan)
+    return reduce(DataFrame.union, frames)
 
 
 @dataclass(frozen=True, slots=True)

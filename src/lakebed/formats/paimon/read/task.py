@@ -75,7 +75,7 @@ class BucketReader:
     def kept(self, split: PaimonSplit, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The merged rows of a split with a primary key, deletes included: one row per key, with its sequence number
         and its kind, then `names`."""
-        groups = self._sections(split)
+        groups = self.sections(split)
         names_read = [SEQUENCE_NUMBER, VALUE_KIND, *names]
         with self._opened(split, [file for section in groups for file in section]) as source:
             for section in groups:
@@ -90,7 +90,7 @@ class BucketReader:
         if self.options[opt.DATA_EVOLUTION]:
             yield from self._evolved(split)
             return
-        groups = self._sections(split)
+        groups = self.sections(split)
         if self.pruning is not None and self.predicate is not None:
             groups = list(_matching(split, groups, self.history.store, self.pruning, self.predicate))
         with self._opened(split, [file for section in groups for file in section]) as source:
@@ -120,7 +120,7 @@ class BucketReader:
         with store.fetching(paths):
             yield _BucketFiles(self, split, DeletionVectors(store, files, split.deletions))
 
-    def _sections(self, split: PaimonSplit) -> Sequence[tuple[DataFileMeta, ...]]:
+    def sections(self, split: PaimonSplit) -> Sequence[tuple[DataFileMeta, ...]]:
         """The files that are read together, in the order in which they are read."""
         if split.unmerged or not self.schema.primary_keys:
             return [(file,) for file in split.files]

@@ -1,0 +1,236 @@
+"""Native scans: plain data files of a plan, read by Spark's own Parquet reader.
+
+Spark's optimizer sees into such a scan: it decodes only the columns that a query needs, pushes filters into the files,
+counts rows by footers alone, and hands no row to Python. `choose` looks at the footer of each plain file, on the
+driver, and groups the files that Spark reads alike. Whatever is not certain to give the very same rows stays in the
+plan that is read through Arrow.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import DataType
+
+from lakebed.errors import LakebedError
+from lakebed.kernel.parquet.stored import StoredFile, same_values, stored_file, widens
+from lakebed.model.split import Split
+from lakebed.spark.expressions import constant, named, row_filter
+from lakebed.spark.types import spark_schema, wire_schema
+from lakebed.verbs.many_splits import ManySplits, StreamedSplits
+from lakebed.verbs.plain_files import PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.read import ReadPlan
+
+_MOST_SCANS = 32
+"""Files that are stored in more ways than these would make a plan of Spark that is too large: the rest of them is read
+through Arrow."""
+_READING = {
+    # What a session can set, and what would change rows: a reader's own options win.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+    "recursiveFileLookup": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+_INT96_ZONES = "spark.sql.parquet.int96TimestampConversion"
+_LISTING_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_NO_JOB = str(1 << 30)
+_UNLIKE = re.compile(r"[{}\[\]*?\\\x00-\x1f\x7f\ud800-\udfff]|//")
+"""Characters of a path that Hadoop takes for a pattern or spells otherwise."""
+_settings = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFiles:
+    """Files that Spark reads alike: the columns that it reads of them, as they are stored, and for each column of the
+    table where its values come from."""
+
+    stored: pa.Schema
+    columns: tuple[PlainColumn, ...]
+    paths: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a plan is read: `scans` by Spark itself, with the columns of `schema` and then the rows of `keeps` (None:
+    all), and `rest` through Arrow."""
+
+    schema: pa.Schema
+    keeps: Column | None
+    scans: tuple[NativeFiles, ...]
+    rest: ReadPlan[Any]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that Spark reads itself."""
+        return tuple(path for scan in self.scans for path in scan.paths)
+
+
+def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> Choice:
+    """Choose the files of a plan that Spark reads itself; `int96` says whether it may those with timestamps of 96 bits.
+
+    The footers of plain files are read, several at a time on a remote store. Plans of very many files, and those with a
+    predicate that Spark has no counterpart for, are read through Arrow as a whole.
+    """
+    nothing = Choice(plan.schema, None, (), plan)
+    if plain is None or isinstance(plan.splits, ManySplits | StreamedSplits) or not plan.splits:
+        return nothing
+    if len({name.lower() for name in plain.schema.names}) < len(plain.schema.names):
+        return nothing
+    keeps = None if plain.predicate is None else row_filter(plain.predicate, plain.schema)
+    if plain.predicate is not None and keeps is None:
+        return nothing
+    pieces = [*plain.pieces(plan.splits)]
+    candidates = [piece.file for piece in pieces if piece.file is not None and _path(piece.file) is not None]
+    footers = dict(zip(map(id, candidates), _footers(candidates), strict=True))
+    groups: dict[object, list[int]] = {}
+    layouts: dict[object, tuple[pa.Schema, tuple[PlainColumn, ...]]] = {}
+    seen: set[str] = set()
+    for number, piece in enumerate(pieces):
+        footer = footers.get(id(piece.file))
+        if piece.file is None or footer is None:
+            continue
+        columns, path = plain.columns(piece.file, footer), _path(piece.file)
+        layout = None if columns is None else _layout(footer, columns, plain.schema, int96)
+        if layout is None or columns is None or path is None or path in seen:
+            continue
+        seen.add(path)
+        key = (tuple(map(str, layout)), *map(_key, columns))
+        groups.setdefault(key, []).append(number)
+        layouts.setdefault(key, (layout, columns))
+    sizes = {key: sum(_bytes(pieces[number].splits) for number in numbers) for key, numbers in groups.items()}
+    chosen = sorted(groups, key=lambda key: -sizes[key])[:_MOST_SCANS]
+    native = {number for key in chosen for number in groups[key]}
+    rest = [split for number, piece in enumerate(pieces) if number not in native for split in piece.splits]
+    scans = tuple(
+        NativeFiles(*layouts[key], tuple(_path(pieces[number].file) or "" for number in groups[key]), sizes[key])
+        for key in chosen
+    )
+    return Choice(plain.schema, keeps, scans, replace(plan, splits=tuple(rest)) if scans else plan)
+
+
+def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -> list[DataFrame]:
+    """A DataFrame for each group of files that Spark reads itself, with these columns of the table."""
+    frames = []
+    for scan in choice.scans:
+        fields = spark_schema(choice.schema).fields
+        values = [_value(source, field.dataType) for source, field in zip(scan.columns, fields, strict=True)]
+        with _without_listing_jobs(spark, len(scan.paths)):
+            reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
+            files = reader.parquet(*(f"file:{path}" for path in scan.paths))
+        frame = files.select(*(value.alias(field.name) for value, field in zip(values, fields, strict=True)))
+        frame = frame if choice.keeps is None else frame.where(choice.keeps)
+        frames.append(frame.select(*map(named, columns)))
+    return frames
+
+
+def reads_int96(spark: SparkSession) -> bool:
+    """Whether Spark gives INT96 timestamps as they are stored. A session can have those of some writers shifted."""
+    return str(spark.conf.get(_INT96_ZONES, "false")).lower() == "false"
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def _path(file: PlainFile | None) -> str | None:
+    """The path as Spark finds the file. None where it would not, or would take it for something else: a pattern, or a
+    hidden file, which Spark leaves out without a word."""
+    local = None if file is None else file.store.local_path(file.path)
+    if local is None or not local.startswith("/"):
+        return None
+    name = local.rpartition("/")[2]
+    if _UNLIKE.search(local) or name.startswith(("_", ".")) or name.endswith("._COPYING_"):
+        return None
+    return local
+
+
+def _footers(files: Sequence[PlainFile]) -> list[StoredFile | None]:
+    """What the footers say, in order. None for a file that is not as its metadata states, or cannot be read: reading it
+    through Arrow raises the right error."""
+    by_store: dict[int, list[int]] = {}
+    for number, file in enumerate(files):
+        by_store.setdefault(id(file.store), []).append(number)
+    footers: list[StoredFile | None] = [None] * len(files)
+    for numbers in by_store.values():
+        store = files[numbers[0]].store
+        for number, footer in zip(numbers, store.together(_footer, [files[n] for n in numbers]), strict=True):
+            footers[number] = footer
+    return footers
+
+
+def _footer(file: PlainFile) -> StoredFile | None:
+    try:
+        with file.store.open_input(file.path, file.size) as source:
+            if file.size is not None and source.size() != file.size:
+                return None
+            with pq.ParquetFile(source) as opened:
+                stored = stored_file(opened.metadata)
+    except (LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
+        return None
+    return stored if file.rows is None or stored.rows == file.rows else None
+
+
+def _layout(footer: StoredFile, columns: tuple[PlainColumn, ...], wanted: pa.Schema, int96: bool) -> pa.Schema | None:
+    """The columns that Spark reads of a file, None where it would not read each of them alike."""
+    fields: dict[str, pa.DataType] = {}
+    for column, field in zip(columns, wire_schema(wanted), strict=True):
+        if not column.stored:
+            if column.constant is None or constant(column.constant) is None:
+                return None
+            continue
+        stored = footer.column(column.stored)
+        if stored is None or stored.kind is None or (stored.has_int96 and not int96):
+            return None
+        if not (same_values(stored.kind, field.type) or widens(stored.kind, field.type)):
+            return None
+        fields[stored.name] = stored.kind
+    if not fields:  # its rows are counted by some column
+        fields = {column.name: column.kind for column in footer.columns if column.kind is not None}
+        fields = dict([*fields.items()][:1])
+    return pa.schema([*fields.items()]) if fields else None
+
+
+def _key(column: PlainColumn) -> object:
+    value = column.constant
+    return column.stored if value is None else (str(value.type), value.is_valid, str(value))
+
+
+def _bytes(splits: Sequence[Split]) -> int:
+    return sum(split.size for split in splits)
+
+
+# ---- frames ----------------------------------------------------------------------------------------------------------
+
+
+def _value(source: PlainColumn, kind: DataType) -> Column:
+    if source.stored:
+        return named(source.stored).cast(kind)
+    value = None if source.constant is None else constant(source.constant)
+    assert value is not None
+    return value
+
+
+@contextmanager
+def _without_listing_jobs(spark: SparkSession, files: int) -> Iterator[None]:
+    """A block in which Spark looks at so many files on the driver, and not in a job of one task per file."""
+    before = int(spark.conf.get(_LISTING_JOB, "32") or 32)
+    if files <= before:
+        yield
+        return
+    with _settings:
+        spark.conf.set(_LISTING_JOB, _NO_JOB)
+        try:
+            yield
+        finally:
+            spark.conf.set(_LISTING_JOB, str(before))

@@ -1,0 +1,65 @@
+"""Plain files: data files that hold rows of a table as any reader of Parquet sees them.
+
+A format says which files of a plan's splits need nothing of its own (no log, no delete, no merge), and which stored
+column is which column of the table. An engine with a Parquet reader of its own may then read those files itself, and
+leave the other splits to the plan's `read`. Nobody has to: the splits of plain files can be read like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from lakebed.kernel.files import Store
+from lakebed.kernel.parquet.stored import StoredFile
+from lakebed.kernel.predicates.tree import Node
+from lakebed.model.split import Split
+
+S = TypeVar("S", bound=Split)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A data file by its path in a store, with the bytes and rows that metadata states: None where it does not. `about`
+    is what its format knows of it."""
+
+    store: Store
+    path: str
+    size: int | None
+    rows: int | None
+    about: object
+
+
+@dataclass(frozen=True, slots=True)
+class PlainColumn:
+    """Where the values of a column come from: the file's column `stored`, or one value for all rows."""
+
+    stored: str = ""
+    constant: pa.Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[S]):
+    """Splits that are read together or not at all. `file` has exactly their rows, in any reader; None: a reader of the
+    format's own must read them."""
+
+    splits: tuple[S, ...]
+    file: PlainFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlainReads(Generic[S]):
+    """What a format knows of the plain files of a plan.
+
+    `schema` has the columns of the plan, then those that only `predicate` names, which keeps rows (None: all). `pieces`
+    takes splits apart into as small pieces as can be read alone. `columns` says where the columns of `schema` come from
+    in a file with that footer: None where only the format's own reader knows.
+    """
+
+    schema: pa.Schema
+    predicate: Node | None
+    pieces: Callable[[Sequence[S]], Iterator[Piece[S]]]
+    columns: Callable[[PlainFile, StoredFile], tuple[PlainColumn, ...] | None]

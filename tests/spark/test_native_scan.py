@@ -1,0 +1,179 @@
+"""Native scans: what Spark's own Parquet reader reads of a table, and that it gives the very rows of the Arrow path."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import lakebed
+import lakebed.spark
+from lakebed.errors import DataCleanedError
+from lakebed.spark import native_scan
+from tests.golden import opening, unpack
+from tests.spark.tables import as_bag
+
+FILES = {
+    ("hudi", "cow_v9"): (3, 0), ("hudi", "mor_v9"): (2, 3), ("hudi", "evo_rename_h015"): (2, 0),
+    ("hudi", "droppart_v9"): (3, 0), ("hudi", "timestamps_h015"): (0, 1), ("hudi", "evo_v9"): (3, 3),
+    ("paimon", "append_dv"): (1, 1), ("paimon", "pk_fixed"): (4, 4), ("paimon", "evolve"): (1, 0),
+    ("iceberg", "added_files"): (1, 2), ("iceberg", "codecs"): (4, 1), ("iceberg", "column_defaults_v3"): (5, 0),
+    ("iceberg", "dv_v3"): (4, 2), ("iceberg", "eq_deletes_part"): (2, 1), ("iceberg", "types_nested"): (1, 0),
+}  # fmt: skip
+"""Golden tables, each with the files that Spark reads itself and the splits that are left for the Arrow path."""
+
+
+@pytest.fixture
+def choices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[native_scan.Choice]]:
+    """What reads chose, in their order."""
+    made: list[native_scan.Choice] = []
+
+    def kept(*arguments: Any) -> native_scan.Choice:
+        made.append(native_scan.choose(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(sys.modules["lakebed.spark.read"], "choose", kept)
+    yield made
+
+
+def scans(frame: DataFrame) -> str:
+    """The plan that Spark runs."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[attr-defined]
+
+
+def both(
+    spark: SparkSession, table: Path, options: Mapping[str, str] = {}, **what: Any
+) -> tuple[list[Any], list[Any], DataFrame]:
+    """The rows of the Arrow path and of a native read, and the DataFrame of the latter."""
+    native = lakebed.spark.read(spark, str(table), options=options, **what)
+    arrow = lakebed.spark.read(spark, str(table), options=options, native=False, **what)
+    assert [(f.name, f.dataType) for f in arrow.schema] == [(f.name, f.dataType) for f in native.schema]
+    return as_bag(arrow.toArrow()), as_bag(native.toArrow()), native
+
+
+@pytest.mark.parametrize(("table_format", "name"), FILES)
+def test_rows_are_those_of_the_arrow_path(
+    spark: SparkSession, choices: list[native_scan.Choice], table_format: str, name: str
+) -> None:
+    table = unpack(table_format, name)
+    arrow, native, _ = both(spark, table, opening(table))
+    assert native == arrow
+    assert native
+    assert (len(choices[0].paths), len(choices[0].rest.splits)) == FILES[table_format, name]
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Paimon table of one file whose folder has a blank, a percent sign and a colon in its name."""
+    folder = tmp_path_factory.mktemp("a b%20:c") / "t"
+    schema = pa.schema(
+        [("id", pa.int64()), ("x.y", pa.string()), ("d", pa.float64()), ("day", pa.date32()), ("n", pa.int32())]
+    )
+    table = lakebed.create(folder, "paimon", schema, options={"file.format": "parquet"})
+    nan = float("nan")
+    doubles = [nan, 1.0, None, -0.0, 2.5, float("inf")]
+    rows = {
+        "id": range(6),
+        "x.y": ["a", None, "B", "é", "", "a`"],
+        "d": doubles,
+        "day": range(6),
+        "n": [None, *range(5)],
+    }
+    table.write(pa.table({name: pa.array([*values], schema.field(name).type) for name, values in rows.items()}))
+    return folder
+
+
+THROUGH_ARROW = ("`x.y` <=> null", "isnan(d)", "`x.y` like 'a%'", "n + 1 > 3", "n in (1, null)")
+"""Predicates without a counterpart that is certain to mean the same."""
+WHERE = (
+    "d > 1", "not (d > 1)", "d <= 1", "d <> 1", "d = 0", "d is null", "not (d >= 2 or n < 2)", "id in (1, 3, 9)",
+    "not (n in (1, 2))", "`x.y` = 'a' or n >= 3", "`x.y` > 'a'", "day between '1970-01-02' and '1970-01-04'",
+    *THROUGH_ARROW, "n = null",
+)  # fmt: skip
+"""The last one rules out every file."""
+
+
+def test_where_keeps_the_same_rows(spark: SparkSession, numbers: Path, choices: list[native_scan.Choice]) -> None:
+    for where in WHERE:
+        wanted = as_bag(lakebed.open(numbers).read(["id"], where))
+        assert as_bag(lakebed.spark.read(spark, str(numbers), ["id"], where).toArrow()) == wanted, where
+    native = [len(choice.paths) for choice in choices]
+    through_arrow = [where for where, files in zip(WHERE, native, strict=True) if not files]
+    assert through_arrow == [*THROUGH_ARROW, "n = null"]
+
+
+def test_spark_sees_into_it(spark: SparkSession, numbers: Path) -> None:
+    frame = lakebed.spark.read(spark, str(numbers))
+    frame.createOrReplaceTempView("seen_into")
+    plan = scans(spark.sql("SELECT `x.y` FROM seen_into WHERE id > 3"))
+    assert "ReadSchema: struct<id:bigint,x.y:string>" in plan
+    assert "GreaterThan(id,3)" in plan
+    assert "FileScan parquet" in plan
+    assert "Python" not in plan and "MapInArrow" not in plan
+    assert "ReadSchema: struct<>" in scans(spark.sql("SELECT count(*) FROM seen_into"))
+    assert "FileScan" not in scans(lakebed.spark.read(spark, str(numbers), native=False))
+
+
+SETTINGS = {
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+    "spark.sql.parquet.binaryAsString": "true",
+    "spark.sql.parquet.enableVectorizedReader": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "0",
+}
+
+
+def test_settings_of_a_session_change_no_row(spark: SparkSession, choices: list[native_scan.Choice]) -> None:
+    tables = [unpack("hudi", "cow_v9"), unpack("iceberg", "types_nested")]
+    wanted = [as_bag(lakebed.open(table).read()) for table in tables]
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    try:
+        for key, text in SETTINGS.items():
+            spark.conf.set(key, text)
+        assert [as_bag(lakebed.spark.read(spark, str(table)).toArrow()) for table in tables] == wanted
+        assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.threshold") == "0"
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+    assert [len(choice.paths) for choice in choices] == [3, 1]
+
+
+def test_a_file_that_is_gone_is_an_error_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = unpack("iceberg", "many_small_hash", into=tmp_path)
+    frame = lakebed.spark.read(spark, str(table))
+    gone = Path(frame.inputFiles()[0].removeprefix("file://"))
+    gone.unlink()
+    for act in (frame.count, frame.toArrow):
+        with pytest.raises(DataCleanedError, match="since the DataFrame was made") as caught:
+            act()
+        assert (caught.value.table, caught.value.file) == (str(table), str(gone))
+    with pytest.raises(DataCleanedError, match="Read a newer snapshot"):
+        lakebed.spark.read(spark, str(table)).count()
+
+
+def test_a_file_that_is_not_as_stated_goes_the_arrow_way(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]
+) -> None:
+    table = lakebed.create(tmp_path / "[t]", "paimon", pa.schema([("id", pa.int64())]))
+    table.write(pa.table({"id": [1, 2]}))
+    assert lakebed.spark.read(spark, table.location).count() == 2  # Hadoop takes [ ] for a pattern
+    plain = lakebed.create(
+        tmp_path / "t", "paimon", pa.schema([("id", pa.int64())]), options={"file.format": "parquet"}
+    )
+    plain.write(pa.table({"id": [1, 2]}))
+    (file,) = Path(plain.location).glob("bucket-0/*.parquet")
+    assert lakebed.spark.read(spark, plain.location).count() == 2
+    pq.write_table(pa.table({"id": [1, 2, 3]}), file)
+    with pytest.raises(lakebed.errors.CorruptError):
+        lakebed.spark.read(spark, plain.location).count()
+    assert [len(choice.paths) for choice in choices] == [0, 1, 0]
