@@ -22,6 +22,7 @@ from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.cli.report_page import figure_text, report_page
 from lakebed.errors import UsageError
 from lakebed.kernel.engine import Engine
+from lakebed.model.fixes import Fix, with_table
 from lakebed.model.report import Health, TableReport
 
 _STYLES = {Health.GOOD: "green", Health.ATTENTION: "yellow", Health.BROKEN: "bold red"}
@@ -32,6 +33,10 @@ def inspect(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write the report as an HTML page.")
     ] = None,
+    fail_on: Annotated[
+        Health | None,
+        typer.Option("--fail-on", help="Exit with code 1 where a table is that bad or worse: attention or broken."),
+    ] = None,
     option: OptionOption = None,
     including_databases: DatabasesOption = None,
     including_tables: TablesOption = None,
@@ -41,8 +46,13 @@ def inspect(
 ) -> None:
     """Show a table's health: figures, problems, what to do, and what blocks its upkeep. Changes nothing.
 
+    Of many tables the worst come first.
+
     --option takes the settings of the table's writer, such as hoodie.keep.max.commits, and storage options.
     """
+
+    def is_bad(report: TableReport) -> bool:
+        return fail_on is not None and report.health.rank >= fail_on.rank
 
     def one(opened: lakebed.Table, settings: dict[str, object]) -> None:
         report = opened.inspect(settings)
@@ -54,16 +64,19 @@ def inspect(
             _show(report)
         if html is not None:
             output.log(f"the report is in {html}")
+        if is_bad(report):
+            raise typer.Exit(1)
 
     def act(opened: lakebed.Table, settings: dict[str, object], _: Engine | None) -> many.Done:
         if html is not None:
             raise UsageError("--html is for one table", todo="Leave it out")
         report = opened.inspect(settings)
         findings = "; ".join(finding.what for finding in report.findings)
-        return many.Done(f"{report.health}{': ' if findings else ''}{findings}", _document(report))
+        line = f"{report.health}{': ' if findings else ''}{findings}"
+        return many.Done(line, _document(report), is_bad(report), report.health.rank)
 
     chosen = many.Chosen(including_databases, including_tables, excluding_tables)
-    many.over(table, option, chosen, one, act, json, also=["branch"])
+    many.over(table, option, chosen, one, act, json, ["branch"], combined=True, worst_first=True)
 
 
 def _write(file: Path, page: str) -> None:
@@ -81,11 +94,26 @@ def _document(report: TableReport) -> dict[str, Any]:
         "health": report.health.value,
         "figures": {section: dict(figures) for section, figures in report.figures.items()},
         "findings": [
-            {"health": f.health.value, "what": f.what, "why": f.why, "remedy": f.remedy} for f in report.findings
+            {
+                "health": f.health.value,
+                "what": f.what,
+                "why": f.why,
+                "remedy": f.remedy,
+                "fix": _spelled(f.fix, report.table) if f.fix else None,
+            }
+            for f in report.findings
         ],
-        "blockers": [{"instant": b.instant, "reason": b.reason, "remedy": b.remedy} for b in report.blockers],
+        "blockers": [
+            {"instant": b.instant, "reason": b.reason, "remedy": with_table(b.remedy, report.table)}
+            for b in report.blockers
+        ],
         "advice": list(report.advice),
     }
+
+
+def _spelled(fix: Fix, table: str) -> dict[str, str]:
+    """The call in the three languages in which it can be pasted."""
+    return {"command": fix.command(table), "sql": fix.sql(table), "python": fix.python(table)}
 
 
 def _show(report: TableReport) -> None:
@@ -101,6 +129,11 @@ def _show(report: TableReport) -> None:
         )
         console.print()
     if report.blockers:
-        output.show_table(HEADINGS, grouped(report.blockers))
+        output.show_table(HEADINGS, grouped(report.blockers, report.table))
+        console.print()
+    if report.fixes:
+        console.print("to run:")
+        for fix in report.fixes:
+            console.print(f"  {fix.command(report.table)}", markup=False, highlight=False, soft_wrap=True)
         console.print()
     console.print(f"{report.table} ({report.format}): {report.health.value}", style=_STYLES[report.health])

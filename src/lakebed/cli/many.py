@@ -5,7 +5,7 @@ A command tells what it does with one table and what it says of that. Exit code 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -27,8 +27,12 @@ class Done:
     line: str
     document: Mapping[str, Any]
     failed: bool = False
+    rank: int = 0
+    """How bad it is, where the worst come first."""
 
 
+_FAILED_RANK = 100
+"""A table that cannot be worked on is worse off than any other."""
 Act = Callable[[lakebed.Table, dict[str, object], Engine | None], Done]
 """The work on one table, with the options of the verb and the engine that runs its tasks."""
 
@@ -56,9 +60,11 @@ def over(
     as_json: bool,
     also: Sequence[str] = (),
     combined: bool = False,
+    worst_first: bool = False,
 ) -> None:
     """Do `one` with the table that a location means, or `act` with each of many: a folder that is no table means those
-    below it. With `combined` the tasks of many tables run side by side.
+    below it. With `combined` the tasks of many tables run side by side. With `worst_first` the table that is worst off
+    is told first, when all are done.
 
     Raises TableNotFoundError when there is none, typer.Exit(1) when one of many failed.
     """
@@ -78,7 +84,8 @@ def over(
     def done(location: str, engine: Engine | None = None) -> Done:
         return act(*results.opened(location, given, also), engine)
 
-    _report(locations, _together(locations, done) if combined else _one_by_one(locations, done), as_json)
+    told = zip(locations, _together(locations, done) if combined else _one_by_one(locations, done), strict=True)
+    _report(sorted(told, key=_worst) if worst_first else told, as_json)
 
 
 def _below(location: str, opening: Mapping[str, str]) -> list[str]:
@@ -102,22 +109,27 @@ def _together(locations: Sequence[str], done: Callable[[str, Engine], Done]) -> 
         yield _failure(result) if isinstance(result, Exception) else result
 
 
-def _report(locations: Sequence[str], results: Iterator[Done], as_json: bool) -> None:
+def _worst(told: tuple[str, Done]) -> tuple[int, bool, str]:
+    location, done = told
+    return -done.rank, not done.failed, location
+
+
+def _report(told: Iterable[tuple[str, Done]], as_json: bool) -> None:
     """Print what was done with each table, as it comes."""
     documents: list[Mapping[str, Any]] = []
     failed = 0
-    for location, done in zip(locations, results, strict=True):
+    for location, done in told:
         failed += done.failed
         documents.append({"name": location, **done.document})
         if not as_json:
             output.stdout().print(f"{location}: {redacted(done.line)}", highlight=False, markup=False)
     if as_json:
         output.emit_json({"tables": documents, "failed": failed})
-    output.log(f"{len(locations)} tables, {failed} failed")
+    output.log(f"{len(documents)} tables, {failed} failed")
     if failed:
         raise typer.Exit(1)
 
 
 def _failure(error: Exception) -> Done:
     kind, shown = type(error).__name__, error_text(error)
-    return Done(f"failed: {shown}", {"error": output.error_document(redacted(shown), kind, error)}, failed=True)
+    return Done(f"failed: {shown}", {"error": output.error_document(redacted(shown), kind, error)}, True, _FAILED_RANK)

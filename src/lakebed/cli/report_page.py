@@ -12,7 +12,7 @@ from string import Template
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.model.drawing import STYLE, drawn, plain_text
 from lakebed.model.pictures import Picture, numbers
-from lakebed.model.report import Figure, TableReport
+from lakebed.model.report import Figure, Finding, TableReport
 from lakebed.model.units import moment_text, size_text
 from lakebed.version import VERSION
 
@@ -25,7 +25,7 @@ def report_page(report: TableReport) -> str:
     ]
     findings = [
         f'<li class="{finding.health.value}"><b>{plain_text(finding.what)}</b>'
-        f"{_line('', finding.why)}{_line('What to do: ', finding.remedy)}</li>"
+        f"{_line('', finding.why)}{_line('What to do: ', finding.remedy)}{_fix(finding, report.table)}</li>"
         for finding in report.findings
     ]
     when = f"Inspected {moment_text(report.inspected)} UTC" if report.inspected is not None else "Inspected"
@@ -37,7 +37,9 @@ def report_page(report: TableReport) -> str:
         findings=f"<ul>{''.join(findings)}</ul>" if findings else "<p>No problems found.</p>",
         pictures=f'<div class="pictures">{"".join(map(_figure, report.pictures))}</div>' if report.pictures else "",
         figures=f'<div class="figures">{"".join(parts)}</div>',
-        blockers=_section("what stays and why", _table(HEADINGS, grouped(report.blockers))) if report.blockers else "",
+        blockers=_section("what stays and why", _table(HEADINGS, grouped(report.blockers, report.table)))
+        if report.blockers
+        else "",
         made=f"{when} by lakebed {VERSION}",
     )
 
@@ -51,6 +53,16 @@ def figure_text(name: str, value: Figure) -> str:
     if name == "bytes" or name.endswith(" bytes"):
         return size_text(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _fix(finding: Finding, table: str) -> str:
+    """The call that ends a finding, to be pasted."""
+    if finding.fix is None:
+        return ""
+    spelled = finding.fix.command(table), finding.fix.sql(table), finding.fix.python(table)
+    rows = zip(("Terminal", "SQL", "Python"), spelled, strict=True)
+    texts = "".join(f"<dt>{name}</dt><dd><code>{plain_text(text)}</code></dd>" for name, text in rows)
+    return f"<details><summary>Calls to paste</summary><dl>{texts}</dl></details>"
 
 
 def _figure(picture: Picture) -> str:
@@ -95,6 +107,8 @@ tr { border-bottom: 1px solid color-mix(in srgb, GrayText 30%, transparent); }
 figure { margin: 0 0 1rem; break-inside: avoid; }
 figure svg { display: block; width: 100%; height: auto; overflow: visible; }
 summary { cursor: pointer; font-size: .85rem; color: var(--soft); padding: .2rem 0; }
+dl { margin: 0; font-size: .85rem; } dt { color: var(--soft); } dd { margin: 0 0 .3rem; }
+code { font: .85rem ui-monospace, monospace; user-select: all; }
 details table { font-size: .85rem; }
 ul { list-style: none; padding: 0; }
 li { border-left: .3rem solid; padding: .2rem .8rem; margin: .4rem 0; overflow-wrap: anywhere; }

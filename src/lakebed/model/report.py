@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
 
 from lakebed.errors import UsageError
 from lakebed.model.drawing import STYLE, drawn, stacked
+from lakebed.model.fixes import Fix, with_table
 from lakebed.model.notebooks import Shown
 from lakebed.model.pictures import Picture
 from lakebed.model.upkeep import Blocker
@@ -35,12 +36,16 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Finding(Shown):
-    """One observation: `what` was seen, `why` it is so or matters, and the `remedy`, "" when there is nothing to do."""
+    """One observation: `what` was seen, `why` it is so or matters, and the `remedy`, "" when there is nothing to do.
+
+    `fix` is the remedy as a call, None where no call alone is one.
+    """
 
     health: Health
     what: str
     why: str = ""
     remedy: str = ""
+    fix: Fix | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,8 @@ class TableReport(Shown):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", redacted(self.table))
+        told = tuple(replace(one, remedy=with_table(one.remedy, self.table)) for one in self.findings)
+        object.__setattr__(self, "findings", told)
 
     def _repr_html_(self) -> str:
         pictures = self.plot()._repr_html_() if self.pictures else ""
@@ -120,7 +127,14 @@ class TableReport(Shown):
         return max((finding.health for finding in self.findings), key=lambda health: health.rank, default=Health.GOOD)
 
     @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The calls that end findings, those of the worst first and each once."""
+        ordered = sorted(self.findings, key=lambda finding: -finding.health.rank)
+        return tuple(dict.fromkeys(finding.fix for finding in ordered if finding.fix is not None))
+
+    @property
     def advice(self) -> tuple[str, ...]:
         """The remedies of findings and blockers, without repeats. Those of findings come first."""
-        remedies = [finding.remedy for finding in self.findings] + [blocker.remedy for blocker in self.blockers]
+        held = (with_table(blocker.remedy, self.table) for blocker in self.blockers)
+        remedies = [*(finding.remedy for finding in self.findings), *held]
         return tuple(dict.fromkeys(remedy for remedy in remedies if remedy))

@@ -4,11 +4,13 @@ import json
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.cli import main
 from lakebed.cli.report_page import figure_text, report_page
+from lakebed.model.fixes import Fix
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 from tests.golden import unpack
@@ -19,10 +21,15 @@ SICK = TableReport(
     {"files": {"bytes": 3 << 30, "file groups": 12345, "oldest": ""}, "timeline": {"share": 0.256}},
     (
         Finding(Health.BROKEN, "a file & more are gone", "<script>alert(1)</script>", "Restore them"),
-        Finding(Health.ATTENTION, "compaction is due"),
+        Finding(Health.ATTENTION, "compaction is due", fix=Fix("rewrite", (("what", "x y"),))),
     ),
     (Blocker("1", "held", "free it"), Blocker("2", "held", "free it"), Blocker("3", "other", "")),
 )
+FIX = {
+    "command": "lakebed rewrite '/lake/<b>orders</b>' --option 'what=x y'",
+    "sql": "SELECT * FROM lakebed_rewrite('/lake/<b>orders</b>', options => map('what', 'x y'))",
+    "python": "lakebed.open('/lake/<b>orders</b>').rewrite(options={'what': 'x y'})",
+}
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -48,7 +55,30 @@ def test_people_see_sections_findings_and_what_stays(capsys: pytest.CaptureFixtu
     assert ["bytes", "3.0", "GB"] in lines and ["file", "groups", "12,345"] in lines and ["oldest", "-"] in lines
     assert "broken     a file & more are gone  <script>alert(1)</script>  Restore them" in out
     assert ["2", "1", "2", "held", "free", "it"] in lines
+    assert f"  {FIX['command']}" in out.splitlines()
     assert out.rstrip().endswith("/lake/<b>orders</b> (hudi): broken")
+
+
+def test_the_exit_code_says_whether_a_table_is_as_bad_as_that(capsys: pytest.CaptureFixture[str], sick: None) -> None:
+    for bound, code in (("broken", 1), ("attention", 1)):
+        assert command(capsys, "t", "--fail-on", bound)[0] == code
+    assert command(capsys, "t", "--fail-on", "worse")[0] == 2
+
+
+def test_of_many_tables_the_worst_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        lakebed.create(tmp_path / name, "iceberg", {"id": "int64"}).write(pa.table({"id": [1]}))
+    (tmp_path / "d" / ".hoodie").mkdir(parents=True)
+    for _ in range(5):
+        lakebed.open(tmp_path / "b").write(pa.table({"id": [1]}))
+    next((tmp_path / "c" / "metadata").glob("*.avro")).unlink()
+    code, out, _ = command(capsys, str(tmp_path), "--json")
+    found = [(Path(table["name"]).name, table.get("health")) for table in json.loads(out)["tables"]]
+    assert code == 1 and found == [("d", None), ("c", "broken"), ("b", "attention"), ("a", "good")]
+    code, out, _ = command(capsys, f"{tmp_path}/[abc]", "--fail-on", "attention")
+    assert code == 1 and [line.split(":")[1].split()[0] for line in out.splitlines()] == ["broken", "attention", "good"]
+    code, _, err = command(capsys, f"{tmp_path}/[ab]", "--fail-on", "broken")
+    assert code == 0 and "2 tables, 0 failed" in err
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str], sick: None) -> None:
@@ -56,7 +86,13 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str], sick: None) ->
     document = json.loads(out)
     assert (code, document["health"], document["advice"]) == (0, "broken", ["Restore them", "free it"])
     assert document["figures"]["files"]["file groups"] == 12345
-    assert document["findings"][1] == {"health": "attention", "what": "compaction is due", "why": "", "remedy": ""}
+    assert document["findings"][1] == {
+        "health": "attention",
+        "what": "compaction is due",
+        "why": "",
+        "remedy": "",
+        "fix": FIX,
+    }
     assert document["blockers"][2] == {"instant": "3", "reason": "other", "remedy": ""}
 
 
@@ -88,7 +124,12 @@ def test_the_page_is_whole_escaped_and_needs_no_network() -> None:
     page.feed(text := report_page(SICK))
     assert page.open == [] and page.fetched == [] and "script" not in page.tags and "http" not in text
     assert "/lake/<b>orders</b>" in page.text and "<script>alert(1)</script>" in page.text
-    assert page.tags.count("li") == 2 and page.tags.count("table") == 3 and "what stays and why" in page.text
+    assert (
+        page.tags.count("li") == 2
+        and FIX["sql"] in page.text
+        and page.tags.count("table") == 3
+        and "what stays and why" in page.text
+    )
     empty = report_page(TableReport("/t", "paimon"))
     assert "No problems found." in empty and "what stays" not in empty
 

@@ -14,7 +14,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats.hudi.archive.bounds import check_given
 from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
-from lakebed.formats.hudi.archive.pending import how_to_end
+from lakebed.formats.hudi.archive.pending import fix_of, how_to_end
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines_of
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
@@ -29,6 +29,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.write.settings import MAX_FILE
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
+from lakebed.model.fixes import Fix
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
@@ -214,7 +215,9 @@ def _orphans(state: TableState) -> list[Finding]:
         return []
     why = f"no commit has them: {', '.join(paths[:_SHOWN])}"
     call = "lakebed expire TABLE --option lakebed.expire.what=orphan-files"
-    return [Finding(Health.GOOD, f"{len(paths)} orphan files take room", why, f"{call} removes those older than a day")]
+    fix = Fix("expire", (("lakebed.expire.what", "orphan-files"),))
+    remedy = f"{call} removes those older than a day"
+    return [Finding(Health.GOOD, f"{len(paths)} orphan files take room", why, remedy, fix)]
 
 
 def _pending(alive: Collection[str], config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
@@ -231,7 +234,10 @@ def _pending(alive: Collection[str], config: TableConfig, instants: Iterable[Act
             why = "archival waits for it"
         else:
             why = "its writer has a heartbeat file" if beats else "no heartbeat file: its writer ended, or keeps none"
-        yield Finding(Health.ATTENTION if waits else Health.GOOD, what, why, how_to_end(instant) if waits else "")
+        if waits:
+            yield Finding(Health.ATTENTION, what, why, how_to_end(instant), fix_of(instant))
+        else:
+            yield Finding(Health.GOOD, what, why)
 
 
 def _pending_since(instant: ActiveInstant, age: datetime.timedelta | None) -> str:
@@ -280,6 +286,7 @@ def _archival(report: TimelineReport) -> Iterator[Finding]:
             f"{report.due} instants of {whose} could be archived",
             f"it has {report.size}, the oldest is {report.oldest}",
             f"lakebed archive {report.location}",
+            Fix("archive") if report.name == "data" else None,
         )
     held = [blocker for blocker in report.blockers if not blocker.remedy.startswith("Nothing to do")]
     if held:
@@ -302,7 +309,9 @@ def _cleaning(instants: Iterable[ActiveInstant], reports: Iterable[TimelineRepor
     if since > 2 * retained:
         what = f"no clean in the last {since} commits" if last else f"{since} commits and no clean in the timeline"
         why = "old file versions are kept, and replace commits cannot be archived"
-        yield Finding(Health.ATTENTION, what, why, "Clean the table: lakebed expire TABLE (Hudi: call run_clean)")
+        yield Finding(
+            Health.ATTENTION, what, why, "Clean the table: lakebed expire TABLE (Hudi: call run_clean)", Fix("expire")
+        )
 
 
 def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
@@ -312,7 +321,10 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
         groups = ", ".join(f"{part.partition}/{part.file_id}".lstrip("/") for part in heavy[:_SHOWN])
         why = f"each read merges them: {groups}"
         remedy = "Compact the table: lakebed rewrite TABLE (Hudi: call run_compaction)"
-        yield Finding(Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy)
+        fix = Fix("rewrite", (("lakebed.rewrite.what", "compaction"),))
+        yield Finding(
+            Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy, fix
+        )
     skeletons = [f"{part.partition}/{part.file_id}".lstrip("/") for part, _ in slices if part.is_skeleton]
     if skeletons:
         what = f"{len(skeletons)} file groups of a METADATA_ONLY bootstrap hold the meta columns alone"
@@ -327,7 +339,9 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
         partitions = ", ".join(name or "the table's root" for name in many[:_SHOWN])
         what = f"{len(many)} partitions have {MANY_SMALL} or more file groups below {SMALL_BYTES >> 20} MB"
         remedy = "Cluster them (Hudi: call run_clustering), or write with fewer, larger file groups"
-        yield Finding(Health.ATTENTION, what, partitions, remedy)
+        yield Finding(
+            Health.ATTENTION, what, partitions, remedy, Fix("rewrite", (("lakebed.rewrite.what", "clustering"),))
+        )
 
 
 def _legacy(report: TimelineReport) -> Iterator[Finding]:
@@ -347,6 +361,7 @@ def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[Activ
             f"{len(left)} marker folders are left",
             why,
             f"The next archival removes them, or {_FAILED}",
+            Fix("expire", (("lakebed.expire.what", "failed-writes"),)),
         )
     if is_locked:
         why = "a writer or archiver is at work, or it died"

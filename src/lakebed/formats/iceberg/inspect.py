@@ -28,8 +28,10 @@ from lakebed.formats.iceberg.statistics.report import statistics_report
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.options import Option, Options, OptionSet, at_least
+from lakebed.model.fixes import Fix
 from lakebed.model.pictures import Picture
 from lakebed.model.report import Figure, Finding, Health, TableReport
+from lakebed.model.units import size_text
 from lakebed.model.upkeep import Blocker
 
 _TARGET = Option("write.target-file-size-bytes", at_least(1), 512 << 20, "Target size of data files, bytes.")
@@ -149,6 +151,7 @@ class _Report:
                 f"{len(plan.snapshots)} snapshots are ready to expire",
                 f"they are older than {limit:g} days",
                 "Run table.expire()",
+                "expire",
             )
         age = self.properties[opt.MAX_SNAPSHOT_AGE]
         for ref in metadata.refs.values():
@@ -196,20 +199,24 @@ class _Report:
         if worth:
             self._attention(
                 f"{sum(worth.values())} small files lie in {len(worth)} partitions",
-                f"each has {_WORTH} or more files below {int(target * _SMALL)} bytes; each file costs reads a request",
+                f"each has {_WORTH} or more files below {size_text(target * _SMALL)}, and each costs reads a request",
                 "Run table.rewrite()",
+                "rewrite",
             )
         if data.records and deletes.positions / data.records >= _DELETED:
             self._attention(
                 f"{deletes.positions} of {data.records} rows are deleted, but reads still decode them",
                 "",
                 "Run table.rewrite()",
+                "rewrite",
             )
         if deletes.kinds["equality"]:
             self._attention(
                 f"{deletes.kinds['equality']} equality delete files are compared with every older row",
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'equality-deletes'})",
+                "rewrite",
+                "equality-deletes",
             )
         self.pictures += pictures_of_files(data, deletes, metadata, target, int(target * _SMALL), self.now)
         self._manifests(manifests)
@@ -228,6 +235,8 @@ class _Report:
                 f"each plan of a read opens {len(manifests)} small manifests",
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
+                "rewrite",
+                "manifests",
             )
 
     def statistics(self) -> None:
@@ -246,12 +255,14 @@ class _Report:
                 "the statistics of columns are old" if found.stale else "the statistics of columns are damaged",
                 found.stale or found.unreadable,
                 "Run table.compute_table_stats()",
+                "compute_table_stats",
             )
         if found.partition_commits:
             self._attention(
                 f"the statistics of partitions are {found.partition_commits} commits old",
                 "planners of other engines read manifests instead",
                 "Run table.compute_partition_stats(), which reads what changed since",
+                "compute_partition_stats",
             )
 
     def metadata_files(self) -> None:
@@ -267,15 +278,23 @@ class _Report:
             "delete-after-commit": properties.get("write.metadata.delete-after-commit.enabled", "false"),
         }
         if size > _LARGE_METADATA:
-            self._attention(f"the metadata file has {size} bytes", "every commit rewrites it", "Run table.expire()")
+            self._attention(
+                f"the metadata file has {size_text(size)}", "every commit rewrites it", "Run table.expire()", "expire"
+            )
 
     def _entries(self, files: Files, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
         for spec_id in {m.spec_id for m in manifests}:
             of_spec = [m for m in manifests if m.spec_id == spec_id and m.has_live]
             yield from iter_entries(files, self._metadata, of_spec, COLUMNS)
 
-    def _attention(self, what: str, why: str, remedy: str) -> None:
-        self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))
+    def _attention(self, what: str, why: str, remedy: str, verb: str = "", rewritten: str = "") -> None:
+        """Add a finding. With a verb, the call of it is the fix; `rewritten` is what a rewrite takes on."""
+        followable = self.followable(remedy)
+        fix = None
+        if verb and followable == remedy:
+            opening = (("branch", self.branch),) if self.branch != MAIN else ()
+            fix = Fix(verb, (("lakebed.rewrite.what", rewritten),) if rewritten else (), opening)
+        self.findings.append(Finding(Health.ATTENTION, what, why, followable, fix))
 
 
 def _history(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:

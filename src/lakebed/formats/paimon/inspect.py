@@ -21,7 +21,7 @@ from lakebed.formats.paimon.definition import bucket_mode
 from lakebed.formats.paimon.expire.plan import Ends, Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.instants import iso_time
 from lakebed.formats.paimon.journal import JOURNALS
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
+from lakebed.formats.paimon.layout import MAIN_BRANCH, POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.pictures import pictures_of_files, pictures_of_snapshots, spread
@@ -34,6 +34,7 @@ from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.files import Listing
 from lakebed.kernel.options import Options
+from lakebed.model.fixes import Fix
 from lakebed.model.pictures import Picture
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -169,6 +170,10 @@ class Inspection:
 
     # ---- findings ----
 
+    def _fix(self, verb: str) -> Fix:
+        branch = self.history.branch
+        return Fix(verb, opening=(("branch", branch),) if branch != MAIN_BRANCH else ())
+
     def _missing(self) -> Iterator[Finding]:
         missing = [f"{bucket.folder}/{name}" for bucket in self.buckets for name in bucket.missing]
         if missing:
@@ -196,6 +201,7 @@ class Inspection:
                 f"{rows} rows in {len(waiting)} partitions are in postponed buckets",
                 "batch reads do not see them until a compaction",
                 "table.rewrite()",
+                self._fix("rewrite"),
             )
         if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
             entries = [e for bucket in self.buckets for e in bucket.entries if e.file.level == 0 and e.bucket >= 0]
@@ -205,6 +211,7 @@ class Inspection:
                     f"{sum(e.file.row_count for e in entries)} rows are in {len(entries)} files of level 0",
                     "batch reads of tables with deletion vectors or merge-engine first-row do not see them",
                     "table.rewrite()",
+                    self._fix("rewrite"),
                 )
 
     def _runs(self) -> Iterator[Finding]:
@@ -219,6 +226,7 @@ class Inspection:
                 f"{len(to_compact)} buckets have {trigger} sorted runs or more; {worst.folder} has {worst.sorted_runs}",
                 f"each read merges them ({compaction.COMPACTION_TRIGGER.key})",
                 "table.rewrite()",
+                self._fix("rewrite"),
             )
 
     def _small(self) -> Iterator[Finding]:
@@ -233,6 +241,7 @@ class Inspection:
                 f"{files} small files in {len(with_small_files)} buckets",
                 f"each read opens them; {least} in a bucket justify a compaction ({opt.COMPACTION_MIN_FILES.key})",
                 "Compact it with Paimon's own engine" if not_rewritten(self.options) else "table.rewrite()",
+                None if not_rewritten(self.options) else self._fix("rewrite"),
             )
 
     def _upkeep(self) -> Iterator[Finding]:
@@ -242,6 +251,7 @@ class Inspection:
                 f"{self._expirable} snapshots may expire",
                 "they and files that only they need stay until the next commit that is not write-only",
                 "table.expire()",
+                self._fix("expire"),
             )
         newest = self.latest.id if self.latest else 0
         for name, seen in self.readers.ledgers.items():
@@ -258,6 +268,7 @@ class Inspection:
                 f"{len(self.listed.journals.files)} expiries did not finish",
                 "they left files that nothing needs",
                 "table.expire()",
+                self._fix("expire"),
             )
 
 

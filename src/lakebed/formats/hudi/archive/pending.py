@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.layout import clock_time
+from lakebed.model.fixes import Fix
 
 _FAILED = "lakebed expire TABLE --option lakebed.expire.what=failed-writes"
 
@@ -43,6 +44,20 @@ def how_to_end(pending: ActiveInstant) -> str:
     if pending.action == "replacecommit":
         return f"If it is a clustering: {_run_or_withdraw(pending, 'clustering')}. An overwrite: {_FAILED}"
     return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back ({_FAILED})"
+
+
+def fix_of(pending: ActiveInstant) -> Fix | None:
+    """The call that completes or removes a pending instant, as `how_to_end` says; None where that depends on what its
+    writer does."""
+    if pending.kind in ("restore", "rollback"):
+        return Fix("expire", (("lakebed.expire.what", "failed-writes"),))
+    if pending.kind == "clean":
+        return Fix("expire")
+    what = {"compaction": "compaction", "logcompaction": "log-compaction", "clustering": "clustering"}.get(pending.kind)
+    if what is None:
+        return None
+    options = {"what": what, "instant": pending.time, "step": "run"}
+    return Fix("rewrite", tuple((f"lakebed.rewrite.{key}", value) for key, value in options.items()))
 
 
 def _run_or_withdraw(pending: ActiveInstant, what: str) -> str:
