@@ -2,8 +2,9 @@
 
     python .ci/site.py FOLDER
 
-The pages are the Markdown files of the repository, with links that hold inside the site, and two that the code gives:
-every option, and the Python API. It fails where the menu in `.ci/site.yml` lacks a page, or names one too many.
+The pages are the Markdown files of the repository, with links that hold inside the site, and those that the code gives:
+every option, the Python API, what the benches measured. It fails where the menu in `.ci/site.yml` lacks a page, or
+names one too many.
 """
 
 import importlib
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+
+from site_figures import performance_page
 
 import lakebed
 import lakebed.callbacks
@@ -49,6 +52,7 @@ def main(folder: Path) -> int:
         write(own / page, moved(document, pages))
     write(own / "options.md", options_page())
     write(own / "api.md", api_page())
+    write(own / "performance.md", performance_page())
     settings = SETTINGS.read_text(encoding="utf-8")
     write(folder / "mkdocs.yml", settings)
     (folder / "src").symlink_to(Path("src").absolute())
