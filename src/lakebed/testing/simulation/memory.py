@@ -117,7 +117,8 @@ class MemoryStore(Store):
         self.files.pop(inside(path), None)
 
     def _file(self, path: str) -> Content:
-        file = self.files.get(inside(path))
+        file = self.files.get(path)
         if file is None:
+            inside(path)
             raise FileNotFoundError(f"there is no file {path}")
         return file

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,9 +17,17 @@ from lakebed.testing.simulation.schedule import Actor, Fault, Hold, Kind, Schedu
 
 START = 1_800_000_000.0
 """When every run begins, in seconds since 1970."""
-_STUCK_SECONDS = 60.0
+_LOOK_SECONDS, _LOOKS = 5.0, 12
+"""How often the caller of a run looks whether its actors go on, and after how many looks without any progress they are
+stuck. On a loaded machine they go on slowly, and on one that was halted all looks but one come after it."""
+_IDLE_SECONDS = 0.01
+"""Less of the processor than that between two looks is nothing."""
+_ENDLESS_SECONDS = 300.0
+"""For how many seconds of the processor actors may compute without a storage call or a pause."""
 _FAST, _SLOW = 0.004, 240.0
 _STALE = 7200.0
+_LEAST_PAUSE = 0.15
+"""No pause is shorter (seconds): looks at a lock that is held would be half of the calls of a run."""
 
 
 class Stuck(Exception):
@@ -35,7 +44,8 @@ class Running:
     faults: dict[tuple[int, bool], Fault]
     """By the number of the call, and whether it counts publishing calls."""
     holds: dict[int, Hold]
-    baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    baton: threading.Lock = field(default_factory=lambda: _taken())
+    """Held, but for the moment when the actor is told to go on."""
     calls: int = 0
     publishing: int = 0
     """How many of the calls tried to publish."""
@@ -68,7 +78,8 @@ class World:
         self.faults = 0
         self.running: list[Running] = []
         self.current: Running | None = None
-        self._over = threading.Semaphore(0)
+        self._over = _taken()
+        self._turns = 0
         self.broken: BaseException | None = None
         """What ends the run, and is raised when all actors have stopped."""
         self._failure: BaseException | None = None
@@ -89,7 +100,7 @@ class World:
     def pause(self, seconds: float) -> None:
         """Whoever runs waits; others go on meanwhile. A wait may last longer than it was asked for."""
         longer = self.chance.choice([1.0, 1.0, 1.5, 20.0])
-        self._rest(seconds * longer)
+        self._rest(max(seconds, _LEAST_PAUSE) * longer)
 
     def random_bytes(self, count: int) -> bytes:
         """Bytes for names and tokens."""
@@ -114,8 +125,7 @@ class World:
         for thread in threads:
             thread.start()
         self._pass_to(self.running[0])
-        if not self._over.acquire(timeout=_STUCK_SECONDS * 10):
-            raise Stuck("the run does not end")
+        self._wait_for_the_end()
         self.current = None
         if self.broken is not None:
             raise self.broken
@@ -201,13 +211,31 @@ class World:
             self._wait_for_baton(who)
 
     def _pass_to(self, to: Running) -> None:
+        self._turns += 1
         self.current = to
         to.baton.release()
 
     def _wait_for_baton(self, who: Running) -> None:
-        if not who.baton.acquire(timeout=_STUCK_SECONDS):
-            self._failure = self._failure or Stuck(f"{who.actor.name} waits in vain")
-            self._over.release()
-            raise Stuck(f"{who.actor.name} waits in vain")
-        if self._failure is not None and not isinstance(self._failure, Stuck):
+        who.baton.acquire()
+        if self._failure is not None:
             raise self._failure
+
+    def _wait_for_the_end(self) -> None:
+        """Stuck when nobody goes on: by the calls that were made and by what the processor did, since the clock on the
+        wall says nothing about a machine that has other things to do."""
+        looks, seen, spent, since = 0, (-1, -1), 0.0, time.process_time()
+        while not self._over.acquire(timeout=_LOOK_SECONDS):
+            now, calls = time.process_time(), (len(self.trace), self._turns)
+            if calls != seen:
+                looks, seen, since = 0, calls, now
+            looks = looks + 1 if now - spent < _IDLE_SECONDS else 0
+            spent = now
+            if looks >= _LOOKS or now - since > _ENDLESS_SECONDS:
+                name = self.current.actor.name if self.current else "nobody"
+                raise Stuck(f"{name} does not go on: it waits in vain, or computes without an end")
+
+
+def _taken() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
