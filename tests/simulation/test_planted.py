@@ -4,19 +4,29 @@ that fails again by its command."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from lakebed.formats.hudi.archive.write_lsm import LsmWriter
+from lakebed.formats.hudi.archive.write_v1 import V1Writer
 from lakebed.formats.hudi.commit import transaction
+from lakebed.formats.hudi.expire import plan as clean_plan
+from lakebed.formats.hudi.expire import run as clean_run
 from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
 from lakebed.formats.iceberg.write import committer as iceberg_committer
+from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.expire import orphans
+from lakebed.formats.paimon.expire.run import SnapshotExpiry
+from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.rewrite import merge_tree
 from lakebed.kernel.commit import claim
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.testing.simulation import Report, Schedule, drawn, simulate
@@ -45,6 +55,22 @@ def no(*_: Any, **__: Any) -> bool:
     return False
 
 
+@contextmanager
+def all_of(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+def without_deletes(self: Any, *arguments: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that is compacted, without those that delete others."""
+    for rows in BATCHES(self, *arguments):
+        yield rows.filter(pc.is_in(rows[VALUE_KIND], pa.array([0, 2], rows[VALUE_KIND].type)))
+
+
+BATCHES = merge_tree.MergeTree._batches
+
 PLANTED: dict[str, tuple[str, int, Planted]] = {
     "puts that replace, Paimon": ("paimon", 2, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "puts that replace, Iceberg": ("iceberg", 0, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
@@ -66,6 +92,26 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),
     "commits without a check of groups, Hudi": (
         "hudi", 26, lambda: patch.object(transaction, "conflict_at_commit", lambda *_: "")
+    ),
+    "commits without a check of files, Iceberg": (
+        "iceberg", 15, lambda: patch.object(iceberg_conflicts, "check_files_exist", never)
+    ),
+    "expiries that ignore tags, Paimon": (
+        "paimon", 8,
+        lambda: all_of(
+            patch.object(UnusedFiles, "tagged", lambda _: {}),
+            patch.object(SnapshotExpiry, "_without_new_tags", lambda _, unused: unused.paths),
+        ),
+    ),
+    "compactions that lose deletes, Paimon": (
+        "paimon", 0, lambda: patch.object(merge_tree.MergeTree, "_batches", without_deletes)
+    ),
+    "cleans that ignore savepoints, Hudi": (
+        "hudi", 0,
+        lambda: all_of(*(patch.object(one, "savepointed_files", lambda _: {}) for one in (clean_plan, clean_run))),
+    ),
+    "archivals that write nothing, Hudi": (
+        "hudi", 165, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
     ),
 }  # fmt: skip
 """Each with its format and the first of the seeds that look for it."""

@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from lakebed.testing.simulation import Report, Schedule, drawn, simulate
+from lakebed.testing.simulation import Actor, Report, Schedule, StoreKind, drawn, simulate, world
 from lakebed.testing.simulation.run import SUBJECTS
 
-SEEDS = {"paimon": 50, "iceberg": 30, "hudi": 40}
+SEEDS = {"paimon": 160, "iceberg": 90, "hudi": 110}
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 
@@ -40,6 +41,21 @@ def test_a_seed_runs_the_same_way_in_every_process() -> None:
     environment = {**os.environ, "PYTHONHASHSEED": "17"}
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert json.loads(other.stdout) == [simulate(drawn(*seed)).digest for seed in seeds]
+
+
+def test_an_actor_that_waits_outside_the_simulation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By looks that find nobody at work: how long they take says nothing on a loaded machine."""
+    monkeypatch.setattr(world, "_LOOK_SECONDS", 0.01)
+    lock = threading.Lock()
+    lock.acquire()
+
+    def wait() -> None:
+        lock.acquire()
+
+    schedule = Schedule("paimon", 0, StoreKind.OBJECTS, False, (Actor("waiting", ()), Actor("other", ())))
+    with pytest.raises(world.Stuck, match="waiting does not go on"):
+        world.World(schedule).run({"waiting": wait, "other": lambda: None})
+    lock.release()
 
 
 def test_a_schedule_is_a_line_of_json() -> None:

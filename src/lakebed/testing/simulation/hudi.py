@@ -12,15 +12,16 @@ import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Seen
-from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs, rows_of
+from lakebed.testing.simulation.schedule import Verbs
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, rows_of
 
 _PENDING = (".requested", ".inflight")
 _ACTIONS = (
     ".commit", ".deltacommit", ".replacecommit", ".clean", ".rollback", ".restore", ".savepoint", ".compaction",
     ".clustering", ".logcompaction", ".indexing",
 )  # fmt: skip
-_OF_OTHERS = ("rollback", "clean")
-"""Actions whose instants say nothing of rows."""
+_OF_OTHERS = ("rollback", "clean", "savepoint")
+"""Actions whose instants say nothing of rows. A savepoint has the time of the instant that it keeps."""
 
 _TIMELINES = (".hoodie", ".hoodie/timeline")
 _MARK = re.compile(r"\.hoodie/\.(?:temp|heartbeat)/(\d{17})")
@@ -47,11 +48,22 @@ class HudiSubject(Subject):
         ),
         "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
     }  # fmt: skip
+    themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (("upsert", 6), ("tag", 2), ("expire", 3), ("rewrite", 2)),
+            "service": (("expire", 3), ("tag", 2), ("untag", 1)),
+        },
+        {
+            "writer": (("upsert", 6), ("archive", 2), ("expire", 2), ("rewrite", 1)),
+            "service": (("archive", 3), ("expire", 2), ("rewrite", 1), ("tag", 1)),
+        },
+    )
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self.keyed = True
         self.version = chance.choice(["6", "8", "9"])
+        self.keeps_newest = self.version != "6"
         self.merge_on_read = chance.random() < 0.5
         self.metadata = chance.random() < 0.25
 
@@ -73,10 +85,10 @@ class HudiSubject(Subject):
         """The table as it is, with its archived instants."""
         table = self.open(store)
         done = [one for one in table.history(archived=True) if one.state == "completed"]
-        newest = table.newest()
         self.completions |= {one.time: one.completed or one.time for one in done}
         line = tuple(one.time for one in done if one.action not in _OF_OTHERS)
-        return Seen(rows_of(table.read(["id", "v"])), newest.time if newest else "", line)
+        newest = max(line, key=self.completions.__getitem__, default="")
+        return Seen(rows_of(table.read(["id", "v"])), newest, line)
 
     def publishes(self, verb: str, path: str) -> bool:
         """Completed instants come by commits, and go by restores and archivals."""
@@ -93,17 +105,17 @@ class HudiSubject(Subject):
 
     def rewrites(self, chance: random.Random) -> Options:
         """A compaction or a clustering."""
-        return {}
+        return {"hoodie.compact.inline.max.delta.commits": chance.choice([1, 2])}
 
     def expiries(self, chance: random.Random) -> Options:
         """A clean that retains the newest few commits."""
-        return {"hoodie.clean.commits.retained": chance.randrange(1, 4)}
+        return {"hoodie.clean.commits.retained": chance.choice([1, 1, 2, 3])}
 
     def archives(self, chance: random.Random) -> Options:
         """The newest few commits stay in the active timeline."""
-        kept = chance.randrange(2, 5)
+        kept = chance.choice([2, 2, 3, 4])
         few = {"hoodie.keep.min.commits": kept, "hoodie.keep.max.commits": kept + 1}
-        return {**few, "hoodie.clean.commits.retained": 1}
+        return {**few, "hoodie.clean.commits.retained": 1, "hoodie.compact.inline.max.delta.commits": 1}
 
     def orphans(self) -> Sequence[Options]:
         """Failed writes are rolled back, and files go that no state of the table has."""

@@ -11,7 +11,8 @@ import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+from lakebed.testing.simulation.schedule import Verbs
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
 
 _VERSION = re.compile(r"metadata/v\d+\.metadata\.json")
 
@@ -30,6 +31,12 @@ class IcebergSubject(Subject):
         "service": (("rewrite", 4), ("expire", 3), ("orphans", 1), ("tag", 2), ("untag", 1), ("rollback", 1)),
         "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
     }  # fmt: skip
+    themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (("append", 2), ("upsert", 3), ("overwrite", 2), ("rewrite", 2)),
+            "service": (("rewrite", 4), ("expire", 1)),
+        },
+    )
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)

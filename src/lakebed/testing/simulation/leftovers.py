@@ -7,6 +7,7 @@ Data files and manifests have names that no other file has, so a name is enough,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -33,6 +34,37 @@ def named(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
             reached.add(path)
             texts += _texts_of(files[path].data)
     return reached
+
+
+def taken_back(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
+    """The names of the data files that only entries of Paimon manifests name which the same snapshot takes back: the
+    files that an expiry which died has left to the next one. `roots` are the paths of the snapshots and tags."""
+    entered: set[str] = set()
+    live: set[str] = set()
+    for root in roots:
+        counts = Counter[tuple[str, Any]]()
+        for key, manifests in json.loads(files[root].data).items():
+            if key.endswith("ManifestList") and manifests:
+                for name in _texts_of(_data(files, manifests)):
+                    for entry, sign in _entries_of(_data(files, name)) if name.startswith("manifest-") else ():
+                        counts[entry] += sign
+        entered |= {name for name, _ in counts}
+        live |= {name for (name, _), count in counts.items() if count > 0}
+    return entered - live
+
+
+def _data(files: Mapping[str, Content], name: str) -> bytes:
+    file = files.get(f"manifest/{name}")
+    return file.data if file is not None else b""
+
+
+@lru_cache(512)
+def _entries_of(data: bytes) -> tuple[tuple[tuple[str, Any], int], ...]:
+    """The name and the level of each entry's file: 1 where it comes, -1 where it goes."""
+    if not data.startswith(b"Obj\x01"):
+        return ()
+    records = [record for record in read_records(data) if "_FILE" in record]
+    return tuple(((r["_FILE"]["_FILE_NAME"], r["_FILE"]["_LEVEL"]), -1 if r["_KIND"] else 1) for r in records)
 
 
 @lru_cache(512)

@@ -63,10 +63,15 @@ class Seen:
 class Model:
     """The states that a table had, one after the other, and those of the snapshots that it has now."""
 
-    def __init__(self, by_sequence: bool = False, keeps_all: bool = False, keeps_order: bool = True) -> None:
+    def __init__(
+        self, by_sequence: bool = False, keeps_all: bool = False, keeps_order: bool = True, keeps_newest: bool = True
+    ) -> None:
         self.keeps_all, self.keeps_order = keeps_all, keeps_order
         """Whether the history loses no entry at all, and whether new entries come last: Hudi's has the archive, and is
         in the order in which instants were requested."""
+        self.keeps_newest = keeps_newest
+        """Whether the newest entry names the rows of now for good. Of a history without order no other entry is known
+        to; below table version 8 of Hudi not even that, since an instant that was requested before may complete."""
         self.by_sequence = by_sequence
         """Whether of two writes at once either may win a row, whichever is committed first: Paimon orders the rows of
         a key by numbers that a writer draws before it commits."""
@@ -166,6 +171,8 @@ class Model:
             raise Violation(
                 f"{who}: {seen.newest} has other rows than before\n{difference(self.snapshots[seen.newest], new)}"
             )
+        if not self.keeps_order and self.keeps_newest and seen.newest:
+            self.snapshots = {seen.newest: new}
 
     def acknowledge(self, change: Change, who: str) -> None:
         """The step ended well, so its change is there."""

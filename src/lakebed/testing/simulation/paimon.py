@@ -9,9 +9,10 @@ from typing import ClassVar
 
 import lakebed
 from lakebed.kernel.files import Store
-from lakebed.testing.simulation.leftovers import named
+from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, Verbs
+from lakebed.testing.simulation.schedule import Verbs
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
 
 _ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
 _HINTS = ("EARLIEST", "LATEST")
@@ -31,6 +32,13 @@ class PaimonSubject(Subject):
         "service": (("rewrite", 4), ("expire", 3), ("orphans", 1), ("tag", 2), ("untag", 1), ("rollback", 1)),
         "reader": (("read", 4), ("read_old", 2), ("read_tag", 1)),
     }  # fmt: skip
+    themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (("upsert", 3), ("overwrite", 2), ("tag", 3), ("expire", 3), ("rewrite", 2)),
+            "service": (("expire", 3), ("tag", 2), ("rewrite", 2), ("untag", 1)),
+        },
+        {"writer": (("upsert", 3), ("delete", 3), ("rewrite", 3), ("expire", 1)), "service": (("rewrite", 1),)},
+    )
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
@@ -77,6 +85,12 @@ class PaimonSubject(Subject):
         """What snapshots and tags lead to; all of the other folders of metadata stays."""
         roots = {path for path in store.files if path.startswith(_ROOTS) and not path.endswith(_HINTS)}
         return named(store.files, roots) | {path for path in store.files if path.startswith(_STAYING)}
+
+    def needed(self, store: MemoryStore) -> set[str]:
+        """Without the data files that only entries name which are taken back."""
+        roots = {path for path in store.files if path.startswith(_ROOTS) and not path.endswith(_HINTS)}
+        gone = taken_back(store.files, roots)
+        return {path for path in self.named(store) if path.rpartition("/")[2] not in gone}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """All files of a table without a snapshot: a clean-up has nothing there to go by."""

@@ -63,7 +63,8 @@ class Run:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule, self.world = schedule, World(schedule)
         self.subject = SUBJECTS[schedule.format](random.Random(f"subject {schedule.format} {schedule.seed}"))
-        self.model = Model(self.subject.by_sequence, self.subject.keeps_all, self.subject.keeps_order)
+        subject = self.subject
+        self.model = Model(subject.by_sequence, subject.keeps_all, subject.keeps_order, subject.keeps_newest)
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}
@@ -157,7 +158,7 @@ class Run:
     def _cleaned(self, table: Table) -> None:
         """Clean up. What nothing names goes, and nothing else does."""
         subject = self.subject
-        before = {path for path in subject.named(self.real) if not path.startswith((STAGING, *subject.upkeep))}
+        before = {path for path in subject.needed(self.real) if not path.startswith((STAGING, *subject.upkeep))}
         for options in subject.orphans():
             table.expire(options=options)
         there = {path for path in self.real.files if not path.startswith(STAGING)}
@@ -200,4 +201,4 @@ def _load(format: str) -> None:
 
 def drawn(format: str, seed: int, late: bool = False) -> Schedule:
     """The schedule of a seed."""
-    return draw(format, SUBJECTS[format].verbs, seed, late)
+    return draw(format, SUBJECTS[format].verbs, seed, late, SUBJECTS[format].themes)

@@ -142,6 +142,8 @@ class Schedule:
         return "\n".join(lines)
 
 
+_THEMED = 0.3
+"""How many of the seeds have a theme: few verbs and long lives, for what needs a history of certain steps."""
 _CALLS = 400
 _PUBLISHING = 12
 """Up to which call, and which publishing call, of an actor switches, holds and faults are drawn."""
@@ -151,8 +153,12 @@ _FAULTS = (
 )  # fmt: skip
 
 
-def draw(format: str, verbs: Mapping[str, Sequence[tuple[str, int]]], seed: int, late: bool = False) -> Schedule:
-    """The schedule of a seed. `verbs` are the verbs of each role, each with its weight; an actor has one role."""
+Verbs = Mapping[str, Sequence[tuple[str, int]]]
+"""The verbs of each role, each with its weight."""
+
+
+def draw(format: str, verbs: Verbs, seed: int, late: bool = False, themes: Sequence[Verbs] = ()) -> Schedule:
+    """The schedule of a seed. An actor has one role, and its verbs; some seeds have a theme, with other verbs."""
     chance = random.Random(f"{format} {seed}")
     skewed, often = chance.random() < 0.5, chance.choice([0.0, 0.03, 0.15, 0.5])
     faulty = chance.choice([0.0, 0.0, 0.01, 0.03])
@@ -161,12 +167,13 @@ def draw(format: str, verbs: Mapping[str, Sequence[tuple[str, int]]], seed: int,
     switches: list[Switch] = []
     faults: list[Fault] = []
     holds: list[Hold] = []
-    roles, few = [*verbs], chance.random() < 0.5
+    roles, few, theme = [*verbs], chance.random() < 0.5, _theme(format, themes, seed)
     used = {role: _fewer(chance, choices) if few else choices for role, choices in verbs.items()}
+    used |= theme or {}
     for number in range(chance.choice([1, 2, 2, 3, 3, 4])):
         role = roles[0] if number == 0 else chance.choice(roles)
         names, weights = zip(*used[role], strict=True)
-        chosen = chance.choices(names, weights, k=chance.randrange(1, 6))
+        chosen = chance.choices(names, weights, k=chance.randrange(1, 6) if theme is None else chance.randrange(5, 11))
         steps = tuple(Step(verb, chance.randrange(1000)) for verb in chosen)
         name = f"{role}-{number + 1}"
         ahead = chance.choice([0.0, chance.uniform(-2, 2), chance.uniform(-600, 600)]) if skewed else 0.0
@@ -182,6 +189,12 @@ def draw(format: str, verbs: Mapping[str, Sequence[tuple[str, int]]], seed: int,
     store = StoreKind.LATE if late else chance.choice([StoreKind.OBJECTS, StoreKind.DISK])
     parts = (tuple(actors), tuple(switches), tuple(faults), tuple(holds))
     return Schedule(format, seed, store, chance.random() < 0.5, *parts)
+
+
+def _theme(format: str, themes: Sequence[Verbs], seed: int) -> Verbs | None:
+    """The theme of a seed. It is drawn apart, so that it changes no other seed."""
+    chance = random.Random(f"theme {format} {seed}")
+    return chance.choice(themes) if themes and chance.random() < _THEMED else None
 
 
 def _fewer(chance: random.Random, verbs: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

@@ -13,13 +13,13 @@ import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Row, Seen
+from lakebed.testing.simulation.schedule import Verbs
 from lakebed.verbs.table import Table
 
 PARTS: Mapping[int, str] = {0: "a", 1: "b"}
 """The partition of an id by its remainder: rows of an id are always in one partition."""
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.string()), pa.field("v", pa.int64())])
 Options = Mapping[str, object]
-Verbs = Mapping[str, Sequence[tuple[str, int]]]
 
 
 class Subject(ABC):
@@ -28,6 +28,8 @@ class Subject(ABC):
     format: ClassVar[str]
     verbs: ClassVar[Verbs]
     """The verbs of each role, the writer's first, each with its weight. They are methods of `Process`."""
+    themes: ClassVar[Sequence[Verbs]] = ()
+    """Verbs that some seeds have instead: those that meet where they seldom do."""
 
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
@@ -38,6 +40,7 @@ class Subject(ABC):
 
     keeps_all: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = True
+    keeps_newest: bool = True
     """What the history promises (`Model`)."""
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
@@ -92,6 +95,10 @@ class Subject(ABC):
     @abstractmethod
     def named(self, store: MemoryStore) -> set[str]:
         """The files that a state of the table has, or that stay beside them."""
+
+    def needed(self, store: MemoryStore) -> set[str]:
+        """Those of the named files that a clean-up may not remove."""
+        return self.named(store)
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """The files that something unfinished may still make part of a state."""
