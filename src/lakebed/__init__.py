@@ -73,7 +73,7 @@ _PLACES = {
     "upkeep": "formats.upkeep",
 }
 """The modules of names in `__all__`, with the name there where it is another one. The rest are in `model.alter`."""
-_MODULES = ("callbacks", "hudi", "paimon", "spark")
+_MODULES = ("callbacks", "hudi", "observe", "paimon", "spark")
 
 
 def __getattr__(name: str) -> Any:

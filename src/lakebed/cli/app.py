@@ -14,6 +14,7 @@ from typing import TextIO
 import typer
 
 import lakebed
+from lakebed import observe
 from lakebed.cli import output
 from lakebed.cli.add_files import add_files
 from lakebed.cli.alter import alter
@@ -114,6 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ReadWarning)
             warnings.showwarning = _log_warning
+            observe.from_environment()
             code = app(given, standalone_mode=False) or 0
         if code == INTERRUPTED:  # the parser's answer to a KeyboardInterrupt
             code = output.fail("interrupted", code, as_json)

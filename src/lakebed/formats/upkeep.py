@@ -18,6 +18,7 @@ from lakebed.formats.policy import Policy, policy_of
 from lakebed.formats.table_upkeep import Spending, upkeep_of
 from lakebed.kernel import clock
 from lakebed.kernel.engine import Engine
+from lakebed.kernel.lines import add_line, check_lines
 from lakebed.kernel.options import option_texts
 from lakebed.model.report import Health
 from lakebed.model.upkeep import StepState, TableUpkeep, UpkeepResult, UpkeepStep
@@ -60,7 +61,7 @@ def upkeep(
     spending = Spending(chosen.budget)
     names = find_tables(location, texts, including_databases, including_tables, excluding_tables)
     if chosen.audit:
-        _check_audit(chosen.audit)
+        check_lines(chosen.audit, "audit file")
     if len(names) > 1 and chosen.budget.is_bound:
         names = _worst_first(names, texts)
     done: list[TableUpkeep] = []
@@ -75,7 +76,7 @@ def upkeep(
                 told(done[-1])
     finally:  # after an interrupt too
         if chosen.audit:
-            _add_line(chosen.audit, audit_line(os.fspath(location), result()))
+            add_line(chosen.audit, audit_line(os.fspath(location), result()))
     return result()
 
 
@@ -122,24 +123,3 @@ def _look(options: Mapping[str, str], name: str) -> tuple[int, int]:
         return 1, 0
     concerns = sum(finding.health is not Health.GOOD for finding in report.findings)
     return -report.health.rank, -concerns
-
-
-def _check_audit(file: str) -> None:
-    """Raise UsageError where the audit file cannot be written: before anything is done."""
-    try:
-        with open(file, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the audit file {file}", why=error.strerror or str(error), todo="Name a file in a folder "
-            "that exists"
-        ) from error  # fmt: skip
-
-
-def _add_line(file: str, line: str) -> None:
-    """Add a line in one piece, so that two runs at once never mix theirs."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, f"{line}\n".encode())
-    finally:
-        os.close(descriptor)

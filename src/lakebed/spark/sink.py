@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from lakebed.errors import OptionError, SchemaError
+from lakebed.kernel.observers import watching
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import find_column
 from lakebed.kernel.rows.conform import check_input
@@ -56,12 +57,15 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
         own = {k: text for k, text in option_texts(options).items() if k.lower() != PARALLELISM_OPTION}
         table, _ = open_in_session(df.sparkSession, location, own)
     rows = arrow_schema(df.schema)
-    sink = table.sink_for(rows, Mode.parse(mode))
-    with swept(sink):
-        plan = sink.plan(parallelism)
-        written = write_files(df, plan, SinkInput.of(rows, sink, table.location), parallelism)
-        engine = SparkEngine(df.sparkSession, parallelism)
-        return finalize_and_commit(sink, plan, written.messages, engine, BATCH_IDENTIFIER)
+    with watching("write", table.format, table.location) as watched:
+        sink = table.sink_for(rows, Mode.parse(mode))
+        with swept(sink):
+            plan = sink.plan(parallelism)
+            written = write_files(df, plan, SinkInput.of(rows, sink, table.location), parallelism)
+            engine = SparkEngine(df.sparkSession, parallelism)
+            result = finalize_and_commit(sink, plan, written.messages, engine, BATCH_IDENTIFIER)
+        watched.result = result
+        return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import lakebed.formats as formats
 from lakebed.errors import StorageError, UsageError
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import PutOutcome, Store, open_store
+from lakebed.kernel.observers import watching
 from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
@@ -136,15 +137,17 @@ class StreamSink:
             self._table = self._table.reopened()
         checkpoint = self._folder
         rows = arrow_schema(df.schema)
-        sink = self._table.sink_for(rows, commit_user=self.user)
-        with swept(sink):
-            plan = sink.plan(self.parallelism)
-            taken = SinkInput.of(rows, sink, self.location)
-            written = write_files(df, plan, taken, self.parallelism)
-            engine = SparkEngine(df.sparkSession, self.parallelism)
-            result = finalize_and_commit(
-                sink, plan, written.messages, engine, batch_id, origin_of(checkpoint, batch_id)
-            )
+        with watching("write", self._table.format, self.location) as watched:
+            sink = self._table.sink_for(rows, commit_user=self.user)
+            with swept(sink):
+                plan = sink.plan(self.parallelism)
+                taken = SinkInput.of(rows, sink, self.location)
+                written = write_files(df, plan, taken, self.parallelism)
+                engine = SparkEngine(df.sparkSession, self.parallelism)
+                result = finalize_and_commit(
+                    sink, plan, written.messages, engine, batch_id, origin_of(checkpoint, batch_id)
+                )
+            watched.result = result
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         for note in afterwards("its report is not kept", lambda: self._keep(checkpoint, report)):
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)

@@ -7,6 +7,7 @@ table plans first, and `dry_run` stops after the plan.
 from __future__ import annotations
 
 import datetime
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Listing, Store
+from lakebed.kernel.observers import observed
 from lakebed.kernel.predicates.where import Where
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
@@ -38,6 +40,13 @@ from lakebed.verbs.rows import Rows
 from lakebed.verbs.system_tables import SystemTable, named
 from lakebed.verbs.write import Mode, Sink
 
+_OBSERVED = (
+    "write", "rewrite", "expire", "archive", "tag", "rename_tag", "delete_tag", "branch", "delete_branch",
+    "fast_forward", "retain", "cherry_pick", "publish", "rollback", "mark_partition_done", "alter", "add_files",
+    "repair", "relocate", "rewrite_table_path", "compute_table_stats", "compute_partition_stats",
+)  # fmt: skip
+"""The verbs that may change a table: `lakebed.observe` tells of each call."""
+
 
 class Table(Rows):
     """An open table. `lakebed.open` and `lakebed.create` give one.
@@ -58,6 +67,15 @@ class Table(Rows):
     """What the format calls the entries of its history."""
     own_folder: ClassVar[str] = ".lakebed"
     """The folder of lakebed's own files in a table. The format's own engines ignore it."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        for verb in _OBSERVED:
+            served = getattr(cls, verb)
+            if served is not getattr(Table, verb) and getattr(served, "__observed__", "") != verb:
+                setattr(cls, verb, observed(verb, served))
+        if cls.writer is not Table.writer:
+            cls.writer = _named(cls.writer)  # type: ignore[method-assign]
 
     @classmethod
     def opened(cls, store: Store, options: Mapping[str, str], metadata: Listing) -> Self:
@@ -294,3 +312,15 @@ class Table(Rows):
         `options` are the settings of the jobs that write and maintain the table, where these differ from the table's.
         """
         raise self._lacks("inspect")
+
+
+def _named(writer: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that makes a writer, so that the writer knows its table."""
+
+    @functools.wraps(writer)
+    def made(self: Table, *given: Any, **named: Any) -> Any:
+        made = writer(self, *given, **named)
+        made.of = (self.format, self.location)
+        return made
+
+    return made

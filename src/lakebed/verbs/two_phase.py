@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.observers import watching
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.redaction import redacting_logger
 from lakebed.verbs.write import TaskWriter, TwoPhaseSink, WritePlan, for_good
@@ -40,6 +41,8 @@ class TableWriter:
         self._plan: WritePlan | None = None
         self._writer: TaskWriter | None = None
         self._prepared: list[CommitMessage] = []
+        self.of = ("", "")
+        """The format and the location of the table, for those who observe commits."""
         self._notes: tuple[str, ...] = ()
 
     @property
@@ -69,10 +72,12 @@ class TableWriter:
     ) -> CommitResult:
         """Publish messages, by default all that are prepared, exactly once for this commit user and identifier."""
         wanted = self._prepared if messages is None else _checked_messages(messages)
-        result = self._sink.commit(_checked_identifier(identifier), wanted)
-        self._forget(wanted)
-        notes, self._notes = self._notes, ()
-        return result.with_notes(notes)
+        with watching("commit", *self.of) as watched:
+            result = self._sink.commit(_checked_identifier(identifier), wanted)
+            self._forget(wanted)
+            notes, self._notes = self._notes, ()
+            watched.result = result = result.with_notes(notes)
+        return result
 
     def commit_for_good(self) -> CommitResult:
         """Publish all messages that are prepared as a batch. When that certainly did not happen, nothing of them
