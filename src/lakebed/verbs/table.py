@@ -10,7 +10,7 @@ import datetime
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from lakebed.model.alter import AlterResult, Change
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.refs import Ref, RefResult
-from lakebed.model.report import TableReport
 from lakebed.model.upkeep import (
     AddFilesResult,
     ArchiveResult,
@@ -39,6 +38,9 @@ from lakebed.verbs.arguments import Position, Span
 from lakebed.verbs.rows import Rows
 from lakebed.verbs.system_tables import SystemTable, named
 from lakebed.verbs.write import Mode, Sink
+
+if TYPE_CHECKING:
+    from lakebed.model.report import TableReport
 
 _OBSERVED = (
     "write", "rewrite", "expire", "archive", "tag", "rename_tag", "delete_tag", "branch", "delete_branch",
