@@ -91,7 +91,7 @@ class Job:
 
     def save(self, rows: Rows) -> None:
         """df.write.format("lakebed").save, each call in a Python of its own"""
-        (source,) = data_sources(["lakebed"], 3, False)
+        (source,) = data_sources({"lakebed": "lakebed"}, 3, False)
         writer = self._moved(source({"path": str(self.folder)}).writer(spark_schema(SCHEMA), False))
         messages = self.schedule.run(self._moved(writer).write, batches(rows, 3))
         if None in messages:

@@ -86,7 +86,7 @@ def test_errors_of_spark_do_not_tell(spark: SparkSession, table: str) -> None:
 
 
 def test_readers_and_writers_hold_no_secret_that_may_not_travel(table: str) -> None:
-    (source,) = data_sources(["lakebed"], 1, False)
+    (source,) = data_sources({"lakebed": "lakebed"}, 1, False)
     for call in (lambda s: s.schema(), lambda s: s.writer(spark_schema(SCHEMA), False)):
         with pytest.raises(LakebedError, match="explicit secrets would travel"):
             call(source({"path": table, **SECRETS}))

@@ -166,6 +166,7 @@ def test_the_name_hudi_has_the_rows_and_keys_of_its_own_source(spark: SparkSessi
         ("lakebed", {"as-of": "1", "after": "2"}, "Give one or the other"),
         ("lakebed", {"path": ""}, "no path is given"),
         ("paimon", {}, "this is a hudi table, read as paimon"),
+        ("hudi", {"owner": "root"}, "CREATE TEMPORARY VIEW name USING hudi OPTIONS (path '...')"),
         ("iceberg", {}, "this is a hudi table, read as iceberg"),
     ],
 )
@@ -173,6 +174,13 @@ def test_wrong_use_is_told_in_one_line(hudi: Path, name: str, options: dict[str,
     with pytest.raises(UsageError) as caught:
         load({"path": str(hudi), **options}, name, 2)
     assert words in str(caught.value)
+
+
+def test_jobs_may_name_the_class_of_a_source(spark: SparkSession, hudi: Path) -> None:
+    frame = spark.read.format("org.apache.hudi").load(str(hudi))
+    assert "_row_kind" not in frame.columns and frame.count() == spark.read.format("hudi").load(str(hudi)).count() > 0
+    with pytest.raises(Exception, match="this is a hudi table, read as iceberg"):
+        spark.read.format("org.apache.iceberg.spark.source.IcebergSource").load(str(hudi))
 
 
 def test_the_keys_of_hudis_own_source_are_checked_too(hudi: Path) -> None:

@@ -101,3 +101,15 @@ def test_a_place_without_a_table_is_told_by_what_lies_there(tmp_path: Path) -> N
     for columns, where in ((["Di"], None), (None, "di = 1")):
         with pytest.raises(LakebedError, match=r"Did you mean 'id'\? Columns: id, dt"):
             table.read(columns=columns, where=where)
+
+
+def test_spellings_of_the_bundles_say_what_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lakebed.create(tmp_path / "t", "iceberg", {"id": "int64"})
+    for location, said in (
+        (f"{tmp_path}/t/*/*", rf"without wildcards: '{tmp_path}/t'"),
+        (f"{tmp_path}/t#files", rf"table\.metadata\('files'\).*lakebed_metadata\('{tmp_path}/t', 'files'\)"),
+        ("db.orders", r'"CATALOG:db\.orders"'),
+    ):
+        with pytest.raises(TableNotFoundError, match=said):
+            lakebed.open(location)

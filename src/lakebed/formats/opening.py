@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
 """The formats, each with the class in its `table` module, which is imported when the first table of it is opened."""
 
+CLASS_NAMES: Mapping[str, str] = {
+    "org.apache.hudi": "hudi",
+    "org.apache.iceberg.spark.source.IcebergSource": "iceberg",
+}
+"""Names of classes by which Spark jobs call a format's own source, each with the format."""
+
 
 def format_of(store: Store) -> str | None:
     """Detect the format of the table in a store. None where there is no known table.
@@ -65,6 +71,8 @@ _METADATA = (".metadata.json", ".metadata.json.gz")
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
 
 
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+"""Names in a catalog, without the catalog."""
 _OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
 
@@ -254,7 +262,8 @@ def _not_a_table(store: Store, root: Listing) -> TableNotFoundError:
     """The error for a place where there is no table, by what its listing shows."""
     path = store.local_path("")
     if path is not None and not os.path.exists(path):
-        return TableNotFoundError("the path does not exist", table=store.location, todo=_like_it(path))
+        todo = _said_otherwise(path) or _like_it(path)
+        return TableNotFoundError("the path does not exist", table=store.location, todo=todo)
     if path is not None and not os.path.isdir(path):
         return TableNotFoundError(
             "this is a file, not a table", table=store.location, todo="Give the table's root folder"
@@ -282,6 +291,23 @@ def _not_a_table(store: Store, root: Listing) -> TableNotFoundError:
         why="it has no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json",
         todo="Give the table's root folder (for Paimon: WAREHOUSE/DB.db/TABLE)",
     )
+
+
+def _said_otherwise(path: str) -> str:
+    """What to write in place of what the formats' own Spark sources take: `/table/*`, `/table#files`, `db.table`."""
+    folder, _, name = path.partition("#")
+    if name and os.path.isdir(folder):
+        call = f"SELECT * FROM lakebed_metadata({folder!r}, {name!r})"
+        return f"A metadata table is read by table.metadata({name!r}), in SQL by {call}"
+    parts = path.split(os.sep)
+    wild = next((n for n, part in enumerate(parts) if "*" in part), None)
+    if wild is not None:
+        root = os.sep.join(parts[:wild])
+        return f"A table is opened by its root folder, without wildcards: {root!r}. Choose partitions with where"
+    relative = os.path.relpath(path)
+    if _NAME.fullmatch(relative):
+        return f'A table of a catalog is named "CATALOG:{relative}". A path is relative to {os.getcwd()!r}'
+    return ""
 
 
 def _like_it(path: str) -> str:

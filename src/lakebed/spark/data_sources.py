@@ -7,7 +7,7 @@ lakebed can say so in one line. Everything that they hold is packed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark import cloudpickle
@@ -26,27 +26,34 @@ from lakebed.spark import worker
 
 
 def data_sources(
-    names: Sequence[str], parallelism: int, push_filters: bool, catalogs: Mapping[str, Mapping[str, str]] = {}
+    names: Mapping[str, str], parallelism: int, push_filters: bool, catalogs: Mapping[str, Mapping[str, str]] = {}
 ) -> list[type[DataSource]]:
-    """One data source per name. Each holds the session's parallelism and what it knows of catalogs, since sources plan
-    where no session is at hand.
+    """One data source per name, each with the short name that it stands for. Each holds the session's parallelism and
+    what it knows of catalogs, since sources plan where no session is at hand.
 
     `push_filters` says whether readers take filters (`PushingReader`): only where each DataFrame is used once, and the
     session has `spark.sql.python.filterPushdown.enabled`, without which Spark refuses such a reader.
     """
     return [
         type(
-            f"{name.capitalize()}Source",
+            f"{short.capitalize()}Source",
             (TableSource,),
-            {"short_name": name, "parallelism": parallelism, "push": push_filters, "catalogs": catalogs},
+            {
+                "called": name,
+                "short_name": short,
+                "parallelism": parallelism,
+                "push": push_filters,
+                "catalogs": catalogs,
+            },
         )
-        for name in names
+        for name, short in names.items()
     ]
 
 
 class TableSource(DataSource):
     """A table by its location, under one short name."""
 
+    called = "lakebed"
     short_name = "lakebed"
     parallelism = 1
     push = False
@@ -60,7 +67,7 @@ class TableSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name that `format()` takes."""
-        return cls.short_name
+        return cls.called
 
     def schema(self) -> StructType:
         """Load the table and return its schema. This object keeps what it loaded, so each later action reads the same

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
 
-from lakebed.formats.opening import FORMATS
+from lakebed.formats.opening import CLASS_NAMES, FORMATS
 from lakebed.spark.catalogs import session_catalogs
 from lakebed.spark.data_sources import data_sources
 from lakebed.spark.engine import default_parallelism
@@ -19,8 +19,10 @@ from lakebed.spark.procedures import PROCEDURES
 from lakebed.spark.source import LAKEBED, STREAMING_OPTION
 from lakebed.spark.table_functions import table_function
 
-NAMES = (LAKEBED, *FORMATS)
-"""The names that the sources answer to: lakebed's own, and one per format for that format's own Spark source."""
+NAMES = {name: name for name in (LAKEBED, *FORMATS)} | dict(CLASS_NAMES)
+"""The names that the sources answer to, each with its short name: lakebed's own, and those of the formats' own Spark
+sources."""
+_STREAMED = {name.lower() for name in NAMES}
 
 
 def register(spark: SparkSession) -> None:
@@ -82,7 +84,7 @@ def _mark_streams(reader: Any) -> None:
 
     def named(self: Any, source: str) -> Any:
         chosen = plain(self, source)
-        return chosen.option(STREAMING_OPTION, "true") if str(source).lower() in NAMES else chosen
+        return chosen.option(STREAMING_OPTION, "true") if str(source).lower() in _STREAMED else chosen
 
     named.__doc__ = plain.__doc__
     reader.format, reader._marked_by_lakebed = named, True

@@ -49,6 +49,8 @@ have kinds too."""
 _OWN_NATIVE = {"path": "location", "columns": "columns", "where": "where", STREAMING_OPTION: "streaming"}
 _OWN = {**_OWN_NATIVE, "as-of": "as_of", "as_of": "as_of", "after": "after", "until": "until"}
 """The options of the source itself, in lower case, and what each is. All other options are the table's."""
+_CREATES_TABLE = "owner"
+"""The key, in lower case, that Spark adds to the options where `CREATE TABLE ... USING` names a source."""
 _NO_CATALOGS: Catalogs = {}
 
 
@@ -60,6 +62,12 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs
     """
     keys = _OWN if short_name == LAKEBED else _OWN_NATIVE
     own = {keys[key.lower()]: value for key, value in options.items() if key.lower() in keys}
+    if any(key.lower() == _CREATES_TABLE for key in options):
+        raise UsageError(
+            "Spark's catalog cannot hold a table of this source",
+            why="Spark does not hand the table's place to a source that is written in Python",
+            todo=f"Write CREATE TEMPORARY VIEW name USING {short_name} OPTIONS (path '...')",
+        )
     rest = {key: value for key, value in options.items() if key.lower() not in keys}
     named = None if short_name == LAKEBED else formats.native_source(short_name).location(options)
     own["location"] = named or own.get("location", "")
@@ -101,7 +109,7 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs
     loaded = replace(loaded, opened=table)
     if loaded.rows_only and table.format != short_name:
         raise UsageError(
-            f"this is a {table.format} table, read as {short_name}",
+            f"this is {'an' if table.format == 'iceberg' else 'a'} {table.format} table, read as {short_name}",
             table=table.location,
             todo=f'Write .format("{table.format}") or .format("lakebed")',
         )
