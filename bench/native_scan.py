@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -60,8 +61,19 @@ def main() -> None:
             print(f"{query:18} {engine:8} {min(seconds):6.2f} s, {min(seconds) / plain:5.2f} of plain Parquet")
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
     RESULT.parent.mkdir(exist_ok=True)
-    result = {"machine": machine, "rows": given.rows, "seconds": figures}
+    result = {"machine": machine, "rows": given.rows, "figures": summary(figures)}
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def summary(figures: Figures) -> dict[str, dict[str, dict[str, float]]]:
+    """The least and the middle of the seconds."""
+    return {
+        query: {
+            engine: {"seconds_min": min(seconds), "seconds_median": statistics.median(seconds)}
+            for engine, seconds in by_engine.items()
+        }
+        for query, by_engine in figures.items()
+    }
 
 
 def make(table: str, rows: int) -> None:

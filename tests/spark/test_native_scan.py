@@ -177,3 +177,21 @@ def test_a_file_that_is_not_as_stated_goes_the_arrow_way(
     with pytest.raises(lakebed.errors.CorruptError):
         lakebed.spark.read(spark, plain.location).count()
     assert [len(choice.paths) for choice in choices] == [0, 1, 0]
+
+
+def test_parts_that_may_not_be_null(spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]) -> None:
+    inside = pa.struct(
+        [pa.field("a", pa.int32(), False), pa.field("b", pa.list_(pa.field("element", pa.string(), False)))]
+    )
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("s", inside), ("m", pa.map_(pa.string(), inside))])
+    value = {"a": 1, "b": ["x"]}
+    rows = pa.table({"id": [1, 2], "s": [value, None], "m": [[("k", value)], None]}, schema)
+    table = lakebed.create(tmp_path / "t", "paimon", schema, options={"file.format": "parquet"})
+    table.write(rows)
+    native = lakebed.spark.read(spark, table.location)
+    assert as_bag(native.toArrow()) == as_bag(rows)
+    table.write(rows, options={"file.format": "avro"})
+    mixed = lakebed.spark.read(spark, table.location)
+    assert as_bag(mixed.toArrow()) == as_bag(table.read())
+    assert mixed.selectExpr("s.a").where("a is not null").count() == 2
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(1, 0), (1, 1)]

@@ -125,7 +125,11 @@ def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -
     frames = []
     for scan in choice.scans:
         fields = spark_schema(choice.schema).fields
-        values = [_value(source, field.dataType) for source, field in zip(scan.columns, fields, strict=True)]
+        wanted = wire_schema(choice.schema).types
+        values = [
+            _value(source, scan.stored, kind, field.dataType)
+            for source, kind, field in zip(scan.columns, wanted, fields, strict=True)
+        ]
         with _without_listing_jobs(spark, len(scan.paths)):
             reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
             files = reader.parquet(*(f"file:{path}" for path in scan.paths))
@@ -213,9 +217,12 @@ def _bytes(splits: Sequence[Split]) -> int:
 # ---- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _value(source: PlainColumn, kind: DataType) -> Column:
+def _value(source: PlainColumn, stored: pa.Schema, wanted: pa.DataType, kind: DataType) -> Column:
+    """A column of the table. Only narrower numbers are cast: Spark refuses to cast to a type inside which something may
+    not be null, since anything in a stored column may be."""
     if source.stored:
-        return named(source.stored).cast(kind)
+        column = named(source.stored)
+        return column if same_values(stored.field(source.stored).type, wanted) else column.cast(kind)
     value = None if source.constant is None else constant(source.constant)
     assert value is not None
     return value
