@@ -11,7 +11,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
 import lakebed
-from lakebed.errors import CommitConflictError, UnsupportedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, UnsupportedError
+from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.data_files import DataFile, data_files, delete_files
 from lakebed.formats.iceberg.manifests import read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
@@ -319,6 +320,37 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
     left = {path.name for path in (tmp_path / "t/metadata").glob("*.json")}
     assert left == {"v4.metadata.json", "v5.metadata.json", "v6.metadata.json"}
     assert ids(table) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("base_stays", [False, True])
+def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
+    base_stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a commit that died before it had cleaned up has left the claim's base."""
+    table = create(
+        tmp_path / "t",
+        **{"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"},
+    )
+    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    assert isinstance(other, IcebergTable)
+    metadata = tmp_path / "t/metadata"
+    kept = (metadata / "v1.metadata.json").read_bytes()
+
+    def late(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
+        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+        for number in range(5):
+            commits.append(other.operations, [data_file(table, [number])])
+        if base_stays:
+            (metadata / "v1.metadata.json").write_bytes(kept)
+        claim(self, name, data)
+
+    monkeypatch.setattr(hadoop.HadoopTable, "_claim", late)
+    with pytest.raises(CommitUnknownError):
+        commits.append(table.operations, [data_file(table, [9])])
+    assert not (metadata / "v2.metadata.json").exists()
+    newest = lakebed.open(tmp_path / "t")
+    assert isinstance(newest, IcebergTable)
+    assert ids(newest) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])

@@ -10,7 +10,7 @@ and a table whose metadata says that it lies elsewhere, which is a copy or was m
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -209,12 +209,26 @@ class HadoopTable:
         way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError,
         for just as well this commit may have been overtaken by as many others as it takes to remove its base."""
         path, current, late = f"metadata/{name}", base.location.rpartition("/")[2], False
+        looks: tuple[Callable[[], bool], ...] = (
+            lambda: not self._store.exists(f"metadata/{current}"), lambda: self._is_passed(name),
+        )  # fmt: skip
         with suppress(Exception):  # whatever fails from here on, the commit stands as far as anybody can tell
-            late = not self._store.exists(f"metadata/{current}") and self._store.read(path) == data
+            late = any(self._store.together(lambda look: look(), looks)) and self._store.read(path) == data
         if late:
             with suppress(Exception):
                 self._store.delete(path)
-            raise OutcomeUnknownError(f"{current} was cleaned up after later commits")
+            raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
+
+    def _is_passed(self, name: str) -> bool:
+        """Whether the hint names a later version, and the one after this is gone: so this one was there before. A
+        commit that died before it had cleaned up leaves a base that tells nothing. False where nobody can tell."""
+        version, passed = layout.hadoop_version(name), False
+        assert version is not None
+        with suppress(Exception):
+            if int(self._store.read(f"metadata/{layout.VERSION_HINT}")) > version + 1:
+                later = (layout.hadoop_metadata(version + 1, compressed) for compressed in (False, True))
+                passed = not any(self._store.exists(f"metadata/{name}") for name in later)
+        return passed
 
     def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint
