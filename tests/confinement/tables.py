@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakebed
+from lakebed.errors import UnsupportedError
 from tests.confinement import documents
 from tests.golden import unpack
 from tests.tables.iceberg.lake import Lake
+from tests.tables.paimon.evolved import evolving, put
 
 Content = dict[str, bytes]
 """A table: its files by path."""
@@ -42,6 +45,18 @@ class Kind:
         """The places of all texts in these files."""
         found = {place for path in self.files(content) for place in documents.places(content[path])}
         return sorted(place for place in found if re.fullmatch(self.places, place))
+
+
+def some_rows(location: str | Path, options: Mapping[str, str] = {}) -> pa.Table:
+    """Three rows of a table, none where lakebed does not read it, without Hudi's meta columns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = lakebed.open(location, options)
+        try:
+            rows = table.read().read_all()[:3]
+        except UnsupportedError:
+            rows = table.schema.empty_table()
+    return rows.select([name for name in rows.column_names if not name.startswith("_hoodie_")])
 
 
 def read(folder: Path) -> Content:
@@ -103,6 +118,23 @@ def _restored(content: Content) -> None:
     _cut_off(content, r"\.hoodie/(timeline/)?\d+(_\d+)?\.restore")
 
 
+# ---- Paimon ----
+
+
+def _with_large_values(_: str, __: Mapping[str, str]) -> Content:
+    """Large values in files of their own, one of which a later file replaces in part."""
+    schema = pa.schema([("id", pa.int64()), ("pic", pa.binary())])
+    with tempfile.TemporaryDirectory() as folder:
+        table = evolving(Path(folder, "table"), schema, ["pic"])
+        put(
+            table,
+            (None, pa.table({"id": [0, 1, 2, 3]}), "ids.parquet"),
+            (None, [b"a", b"b" * 300, None, b""], "a.blob"),
+        )
+        put(table, (2, [b"two", -2], "b.blob"))
+        return read(Path(table.location))
+
+
 # ---- Iceberg ----
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("value", pa.string())])
@@ -157,12 +189,15 @@ MADE: Mapping[str, Callable[[str, Mapping[str, str]], Content]] = {
     "hudi dead write": _golden("hudi", "mor_v9", _dead_write),
     "hudi dead write v6": _golden("hudi", "mor_v6", _dead_write),
     "hudi cut-off clean": _golden("hudi", "mor_v9", lambda content: _cut_off(content, r".*\d\.clean")),
+    "hudi bootstrap_h015": _golden("hudi", "bootstrap_h015"),
+    "hudi bootstrap_full_h015": _golden("hudi", "bootstrap_full_h015"),
     "paimon pk_dv": _golden("paimon", "pk_dv"),
     "paimon pk_dynamic": _golden("paimon", "pk_dynamic"),
     "paimon tags_branches": _golden("paimon", "tags_branches"),
     "paimon cl_lookup": _golden("paimon", "cl_lookup"),
     "paimon append_dv": _golden("paimon", "append_dv"),
     "paimon pk_null_part": _golden("paimon", "pk_null_part"),
+    "paimon large values": _with_large_values,
     "iceberg v2": _iceberg(2),
     "iceberg v3": _iceberg(3),
 }
@@ -196,6 +231,14 @@ KINDS = (
     Kind("hudi archived_savepoint_v9", "savepoint", _STATE + r"savepoint"),
     Kind("hudi consistent_hash_h015", "hashing", r".*hashing_meta"),
     Kind("hudi consistent_hash_h015", "plan", _STATE + r"replacecommit\.requested"),
+    *(
+        Kind(f"hudi {name}", kind, pattern)
+        for name in ("bootstrap_h015", "bootstrap_full_h015")
+        for kind, pattern in (
+            ("properties", r"\.hoodie/hoodie\.properties"),
+            ("commit", _STATE + r"(deltacommit|commit)"),
+        )
+    ),
     Kind("paimon pk_dv", "snapshot", r"snapshot/snapshot-\d+"),
     Kind("paimon pk_dv", "hint", r"snapshot/(LATEST|EARLIEST)"),
     Kind("paimon pk_dv", "manifest-list", r"manifest/manifest-list-.*"),
@@ -213,6 +256,8 @@ KINDS = (
     Kind("paimon cl_lookup", "schema", r"schema/schema-\d+"),
     Kind("paimon append_dv", "manifest", r"manifest/manifest-[^l].*"),
     Kind("paimon pk_null_part", "schema", r"schema/schema-\d+"),
+    Kind("paimon large values", "manifest", r"manifest/manifest-[^l].*"),
+    Kind("paimon large values", "schema", r"schema/schema-\d+"),
     *(
         Kind(f"iceberg {version}", name, pattern, places)
         for version in ("v2", "v3")

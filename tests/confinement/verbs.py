@@ -56,6 +56,17 @@ CHANGES: Mapping[str, Mapping[str, Verb]] = {
         ),
         "failed writes": lambda table, rows: table.expire(options={"lakebed.expire.what": "failed-writes"}),
         "orphan files": lambda table, rows: table.expire(options={"lakebed.expire.what": "orphan-files"}),
+        "old partitions": lambda table, rows: table.expire(
+            options={"lakebed.expire.what": "partitions", "hoodie.partition.ttl.strategy.days.retain": "1"}
+        ),
+        "delete partitions": lambda table, rows: table.write(
+            rows.schema.empty_table(),
+            "delete",
+            {
+                "hoodie.datasource.write.operation": "delete_partition",
+                "hoodie.datasource.write.partitions.to.delete": "*",
+            },
+        ),
         "rewrite": lambda table, rows: table.rewrite(),
         "clustering": lambda table, rows: table.rewrite(options={"lakebed.rewrite.what": "clustering"}),
         "archive": lambda table, rows: table.archive(
@@ -81,8 +92,18 @@ CHANGES: Mapping[str, Mapping[str, Verb]] = {
         "orphan files": lambda table, rows: table.expire(
             options={"lakebed.expire.what": "orphan-files", "lakebed.expire.orphans.after": "1 h"}
         ),
+        "old partitions": lambda table, rows: table.expire(
+            options={
+                "lakebed.expire.what": "partitions",
+                "partition.expiration-time": "1 s",
+                "partition.expiration-strategy": "update-time",
+            }
+        ),
         "rewrite": lambda table, rows: table.rewrite(),
         "manifests": lambda table, rows: table.rewrite(options={"lakebed.rewrite.what": "manifests"}),
+        "fast-forward": lambda table, rows: [
+            table.fast_forward(ref.name) for ref in table.refs() if ref.kind == "branch" and ref.name != "main"
+        ],
         "delete tag": lambda table, rows: [table.delete_tag(ref.name) for ref in table.refs() if ref.kind == "tag"],
         "branch": lambda table, rows: table.branch("other"),
         "delete branch": lambda table, rows: [

@@ -2,8 +2,8 @@
 
     python -m tests.programs.on_cluster MASTER PYTHON HUDI FOLDER
 
-At first nothing is shipped, then lakebed is. Spark runs a task a second time while its first copy is slow, and one
-executor is killed in the middle of a write.
+At first nothing is shipped, then lakebed is. Spark runs a task a second time while its first copy is slow. An executor
+and Python workers are killed in the middle of a write. An event log is kept of all of it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import lakebed
 import lakebed.spark
 from lakebed.errors import RuntimeMissingError
 from lakebed.examples import example_path as example
+from lakebed.spark.session import _SECRETS
 from lakebed.spark.slow_start import despite_slow_start
 from tests.spark.tables import as_bag
 from tests.tables.leftovers import leftovers
@@ -38,11 +39,21 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.task.maxFailures": "3",
+    "spark.redaction.regex": _SECRETS,
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.1",
     "spark.speculation.multiplier": "1.2",
     "spark.speculation.minTaskRuntime": "2s",
+}
+CANARY = "hUsHcAnArY0123456789"
+SECRETS = {
+    "lakebed.storage.setting.aws_access_key_id": CANARY,
+    "lakebed.storage.setting.aws_secret_access_key": CANARY,
+    "lakebed.storage.setting.azure_storage_account_key": CANARY,
+    "lakebed.storage.ship-secrets": "true",
 }
 ROWS = 200_000
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("text", pa.string())])
@@ -50,7 +61,9 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("text", pa.string())])
 
 def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     began = time.monotonic()
-    spark = _session(master, python)
+    events = Path(folder, "events")
+    events.mkdir()
+    spark = _session(master, python, events)
     _log("session", began)
     place = Path(folder)
     began = time.monotonic()
@@ -60,19 +73,21 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     lakebed.spark.ship(spark)
     lakebed.spark.register(spark)
     _log("shipped", began)
-    for step in (_read, _write, _write_by_format, _stream, _rewrite, _called):
+    for step in (_read, _write, _write_by_format, _stream, _rewrite, _called, _secrets):
         began = time.monotonic()
         seen[step.__name__.lstrip("_")] = step(spark, hudi, place)
         _log(step.__name__, began)
     spark.stop()
+    seen["events"], seen["orphans"] = _told(events), _orphans(place)
     return seen
 
 
-def _session(master: str, python: str) -> SparkSession:
+def _session(master: str, python: str, events: Path) -> SparkSession:
     # Nothing of this process's own paths may reach the Python of the cluster, nor that of sources on the driver.
     os.environ.pop("PYTHONPATH", None)
     os.environ["PYSPARK_PYTHON"] = python
     builder = SparkSession.builder.master(master).appName("lakebed on a cluster")
+    builder = builder.config("spark.eventLog.dir", events.as_uri())
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -133,22 +148,77 @@ def _write(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
 
 
 def _write_by_format(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
-    """An executor dies in the middle of each format's write. Of tables that stage rows, nothing is left."""
+    """An executor dies in the middle of each format's write, and the Python workers in the next one. Of tables that
+    stage rows, nothing is left."""
     seen: dict[str, object] = {}
     for table_format, key in (("iceberg", []), ("paimon", ["id"]), ("hudi", ["id"])):
         options = {"bucket": "2"} if table_format == "paimon" else {}
         table = lakebed.create(str(place / table_format), table_format, SCHEMA, key, options=options)
-        mark = place / f"died-{table_format}"
-        rows = _rows(spark, 4000, 4).mapInArrow(_Deadly(str(mark)), "id long, text string")
-        rows.write.format("lakebed").mode("append").save(table.location)
+        marks = []
+        for number, victim in enumerate(("executor", "workers")):
+            marks.append(place / f"{victim}-{table_format}")
+            rows = _rows(spark, 4000, 4, 4000 * number).mapInArrow(
+                _Deadly(str(marks[-1]), victim), "id long, text string"
+            )
+            rows.write.format("lakebed").mode("append").save(table.location)
         there = lakebed.open(table.location).read(columns=["id"]).read_all()
         seen[table_format] = {
             "rows": there.num_rows,
             "distinct": len(there.column("id").unique()),
-            "died": mark.exists(),
+            "died": [mark.exists() for mark in marks],
             "left": sorted(leftovers(lakebed.open(table.location))) if table_format != "paimon" else [],
         }
     return seen
+
+
+def _orphans(place: Path) -> dict[str, object]:
+    """What is left of Paimon's dead tasks, and of those that lost and ended late, once orphan files were removed a day
+    later."""
+    table = lakebed.open(str(place / "paimon"))
+    for path in Path(table.location).rglob("*"):
+        os.utime(path, (time.time() - 86_400,) * 2)
+    options = {"lakebed.expire.what": "orphan-files", "lakebed.expire.orphans.after": "1 h"}
+    removed = table.expire(options=options).deleted_files
+    print(f"orphan files of Paimon: {len(removed)}", file=sys.stderr)
+    rows = table.read(columns=["id"]).read_all().num_rows
+    return {"rows": rows, "left": sorted(leftovers(lakebed.open(table.location)))}
+
+
+def _secrets(spark: SparkSession, hudi: str, place: Path) -> bool:
+    """Jobs of all kinds with credentials."""
+    location = _iceberg(place / "secret").location
+    _rows(spark).write.format("lakebed").options(**SECRETS).mode("append").save(location)
+    lakebed.spark.write(_rows(spark), location, options=SECRETS)
+    options = ", ".join(f"`{key}` '{value}'" for key, value in SECRETS.items())
+    spark.sql(f"create temporary view secret using lakebed options (path '{location}', {options})")
+    counts = [
+        spark.read.format("lakebed").options(**SECRETS).load(location).count(),
+        lakebed.spark.read(spark, location, options=SECRETS).count(),
+        spark.sql("select * from secret where id >= 0").count(),
+    ]
+    rows = spark.readStream.format("lakebed").options(**SECRETS).option("read.start-commit", "earliest").load(location)
+    written = str(place / "secretly")
+    _iceberg(place / "secretly")
+    lakebed.spark.write_stream(
+        rows.drop("_row_kind"),
+        written,
+        str(place / "secret-checkpoint"),
+        options=SECRETS,
+        trigger={"availableNow": True},
+    ).awaitTermination()
+    counts.append(lakebed.open(written).count())
+    return counts == [20] * 4
+
+
+def _told(events: Path) -> dict[str, object]:
+    """What the event log says: how many executions of SQL, whether Spark left a value out, and the lines with a secret
+    in them."""
+    lines = [line for path in events.rglob("*") if path.is_file() for line in path.read_text("utf-8").splitlines()]
+    return {
+        "executions": sum("SparkListenerSQLExecutionStart" in line for line in lines),
+        "redacted": any("(redacted)" in line for line in lines),
+        "secrets": [line[:2000] for line in lines if CANARY in line][:3],
+    }
 
 
 def _stream(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
@@ -234,10 +304,11 @@ class _Slow:
 
 
 class _Deadly:
-    """Kills the executor that it runs on, once."""
+    """Kills the executor that it runs on, or all other Python workers there, the writer's among them. It does so
+    once."""
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, mark: str, victim: str) -> None:
+        self._mark, self._victim = mark, victim
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import signal
@@ -249,14 +320,23 @@ class _Deadly:
         if context is not None and context.partitionId() == 1 and not os.path.exists(self._mark):
             with open(self._mark, "w") as file:
                 file.write("dead")
-            with open(f"/proc/{os.getppid()}/stat") as stat:  # this worker's daemon, whose parent is the executor
-                executor = int(stat.read().rpartition(")")[2].split()[1])
-            os.kill(executor, signal.SIGKILL)
-            time.sleep(30)
+            daemon = os.getppid()
+            if self._victim == "executor":
+                with open(f"/proc/{daemon}/stat") as stat:  # the parent of the workers' daemon is the executor
+                    victims = [int(stat.read().rpartition(")")[2].split()[1])]
+            else:
+                with open(f"/proc/{daemon}/task/{daemon}/children") as children:
+                    victims = [int(child) for child in children.read().split() if int(child) != os.getpid()]
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
+            if victims:
+                time.sleep(30)
 
 
-def _rows(spark: SparkSession, count: int = 10, tasks: int = 1) -> DataFrame:
-    return spark.range(0, count, 1, tasks).selectExpr("id", "concat(md5(string(id)), md5(string(-id))) as text")
+def _rows(spark: SparkSession, count: int = 10, tasks: int = 1, start: int = 0) -> DataFrame:
+    return spark.range(start, start + count, 1, tasks).selectExpr(
+        "id", "concat(md5(string(id)), md5(string(-id))) as text"
+    )
 
 
 def _iceberg(place: Path) -> Any:

@@ -1,5 +1,5 @@
 """A real cluster of two workers whose Python lacks lakebed: the error says so, lakebed is shipped, and the rows are
-right although Spark runs a task twice and an executor dies."""
+right although Spark runs a task twice, an executor dies, and the Python workers of a task."""
 
 from __future__ import annotations
 
@@ -48,9 +48,13 @@ def test_a_twin_that_loses_leaves_nothing(seen: dict[str, dict[str, object]]) ->
     assert seen["write"] == {"rows": ROWS, "distinct": ROWS, "twins": True, "left": []}
 
 
-def test_an_executor_that_dies_loses_and_doubles_nothing(seen: dict[str, dict[str, object]]) -> None:
-    each = {"rows": 4000, "distinct": 4000, "died": True, "left": []}
+def test_an_executor_and_workers_that_die_lose_and_double_nothing(seen: dict[str, dict[str, object]]) -> None:
+    each = {"rows": 8000, "distinct": 8000, "died": [True, True], "left": []}
     assert seen["write_by_format"] == dict.fromkeys(("iceberg", "paimon", "hudi"), each)
+
+
+def test_what_dead_tasks_left_goes_with_the_removal_of_orphan_files(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["orphans"] == {"rows": 8000, "left": []}
 
 
 def test_a_stream_is_planned_read_and_written(seen: dict[str, dict[str, object]]) -> None:
@@ -67,3 +71,10 @@ def test_a_function_whose_task_runs_again_works_once(seen: dict[str, dict[str, o
     found = seen["called"]
     assert found.pop("attempts") == ["0", "1"] * 2
     assert found == {"tagged": "now", "tags": ["now"], "files": True, "instants": True, "snapshots": 1}
+
+
+def test_the_event_log_has_no_secret(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["secrets"] is True
+    told = seen["events"]
+    assert told.pop("executions") > 20  # type: ignore[operator]
+    assert told == {"redacted": True, "secrets": []}

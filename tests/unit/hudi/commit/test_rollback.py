@@ -11,11 +11,13 @@ import lakebed
 from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, encode
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.rollback import plan_rollback, roll_back_failed
+from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.timeline.active import MetadataFiles
 from lakebed.kernel.files import open_store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
+from lakebed.testing.faults import FaultyStore
 from tests.golden import unpack
 from tests.tables.hudi.fresh import fresh_table
 
@@ -130,3 +132,17 @@ def test_an_empty_completed_file_is_ended_by_what_the_report_names(tmp_path: Pat
     assert values() == [2] and all(i.state == "completed" for i in table.history())
     write(4)
     assert values() == [4]
+
+
+def test_writers_that_live_cost_the_next_one_no_write_and_no_listing(tmp_path: Path) -> None:
+    """What a writer does in its turn grows by reads of their heartbeats alone."""
+    table = fresh_table(tmp_path / "t", pa.schema([("dt", pa.string()), ("id", pa.int64())]))
+    asked, begun = [], list[Transaction]()
+    for _ in range(4):
+        store = FaultyStore(open_store(table.location))
+        context = WriteContext(store, load_config(store), Options({}, {}), MetadataFiles(store), Scratch(""))
+        begun.append(Transaction.begin(context, "commit", "UPSERT"))
+        asked.append((len(store.changes), sum(call.verb == "list" for call in store.calls)))
+    for transaction in begun:
+        transaction.leave()
+    assert len({*asked[1:]}) == 1 and asked[1][1] == 1, asked  # the first one makes the metadata table
