@@ -24,6 +24,7 @@ class PaimonSubject(Subject):
 
     format = "paimon"
     by_sequence = True
+    upkeep = (".lakebed/",)
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),
