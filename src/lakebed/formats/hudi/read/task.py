@@ -317,8 +317,11 @@ class MergedSlice:
 
     def _live(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Base rows without those that a marker column marks as deletes."""
+        marker = self.reader.rules.marker_column
         for batch in batches:
-            deleted = marked_deletes(batch, self.reader.rules) if self.reader.rules.marker_column else None
+            # by that column alone, which is always decoded: the rows do not depend on the columns that are asked for
+            told = marker in batch.schema.names
+            deleted = marked_deletes(batch.select([marker]), self.reader.rules) if told else None
             yield batch if deleted is None else batch.filter(from_numpy(~deleted))
 
     def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
