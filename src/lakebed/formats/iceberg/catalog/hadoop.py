@@ -187,7 +187,7 @@ class HadoopTable:
         data = metadata_to_json(document, compressed)
         self._claim(target, data)
         if cleans_log(after):
-            self._withdraw_late(base, target, data)
+            self._withdraw_late(base, target, data, after)
         hint = str(version + 1).encode()
         self._files.side_by_side(lambda: self._point_to(hint), lambda: clean_log(self._files, base.metadata, after))
         return self._published(target, data, after)
@@ -204,13 +204,13 @@ class HadoopTable:
         if not self._store.exists(f"metadata/{current}"):
             raise LostRaceError(f"{current} was cleaned up after later commits")
 
-    def _withdraw_late(self, base: Loaded, name: str, data: bytes) -> None:
+    def _withdraw_late(self, base: Loaded, name: str, data: bytes, after: TableMetadata) -> None:
         """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
         way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError,
         for just as well this commit may have been overtaken by as many others as it takes to remove its base."""
         path, current, late = f"metadata/{name}", base.location.rpartition("/")[2], False
         looks: tuple[Callable[[], bool], ...] = (
-            lambda: not self._store.exists(f"metadata/{current}"), lambda: self._is_passed(name),
+            lambda: not self._store.exists(f"metadata/{current}"), lambda: self._is_passed(name, after),
         )  # fmt: skip
         with suppress(Exception):  # whatever fails from here on, the commit stands as far as anybody can tell
             late = any(self._store.together(lambda look: look(), looks)) and self._store.read(path) == data
@@ -219,16 +219,24 @@ class HadoopTable:
                 self._store.delete(path)
             raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
 
-    def _is_passed(self, name: str) -> bool:
-        """Whether the hint names a later version, and the one after this is gone: so this one was there before. A
-        commit that died before it had cleaned up leaves a base that tells nothing. False where nobody can tell."""
-        version, passed = layout.hadoop_version(name), False
-        assert version is not None
+    def _is_passed(self, name: str, own: TableMetadata) -> bool:
+        """Whether the hint names a later version that does not come from this one: its log knows this version by another
+        time, or not at all. Commits that died before they had cleaned up, and other late claims, leave files that tell
+        nothing. False where nobody can tell."""
+        version = layout.hadoop_version(name)
         with suppress(Exception):
-            if int(self._store.read(f"metadata/{layout.VERSION_HINT}")) > version + 1:
-                later = (layout.hadoop_metadata(version + 1, compressed) for compressed in (False, True))
-                passed = not any(self._store.exists(f"metadata/{name}") for name in later)
-        return passed
+            newest = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
+            if version is not None and newest > version:
+                made = [time for time, file in self._version(newest).metadata_log if _version_of(file) == version]
+                return made != [own.document["last-updated-ms"]]
+        return False
+
+    def _version(self, number: int) -> TableMetadata:
+        """The metadata of a version, by either of its names."""
+        name = layout.hadoop_metadata(number)
+        if not self._store.exists(f"metadata/{name}"):
+            name = layout.hadoop_metadata(number, compressed=True)
+        return metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
 
     def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint
@@ -250,3 +258,7 @@ class HadoopTable:
                 raise LostRaceError(f"{name} already exists")
             case PutOutcome.UNKNOWN:
                 raise OutcomeUnknownError(f"the store does not say whether {name} was written")
+
+
+def _version_of(location: str) -> int | None:
+    return layout.hadoop_version(location.rpartition("/")[2])
