@@ -15,11 +15,15 @@ import pytest
 import lakebed
 import lakebed.hudi
 from lakebed import Table
-from lakebed.errors import CommitConflictError, UnsupportedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, UnsupportedError
+from lakebed.formats.hudi.commit import exclusive
 from lakebed.formats.hudi.commit import heartbeat as heartbeats
+from lakebed.formats.hudi.commit import transaction as transactions
 from lakebed.formats.hudi.commit.transaction import Transaction
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.timeline.writing import request
 from lakebed.formats.hudi.write.run import WriteRun
-from lakebed.kernel.files import open_store
+from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.machine import this_machine
 from lakebed.testing.faults import FaultyStore
 
@@ -423,3 +427,26 @@ def test_files_that_a_writer_makes_after_its_rollback_are_no_rows_of_a_table_tha
     assert held(lakebed.open(table.location)) == [(2, "x")]
     table.write(rows(1, v="again"), "upsert", plain)
     assert held(table) == [(1, "again"), (2, "x")]
+
+
+@pytest.mark.parametrize("stepped_in", [False, True])
+def test_a_commit_that_came_after_its_lock_had_ended_is_told_of_where_others_stepped_in(
+    stepped_in: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They planned without it: a compaction may have left out its rows. Alone, it stands."""
+    table = orders(tmp_path)
+    complete = transactions.complete
+
+    def slow(store: Store, config: TableConfig, *more: Any) -> None:
+        if stepped_in:
+            request(store, config, "20991231235959999", "clean")
+        complete(store, config, *more)
+        monkeypatch.setattr(exclusive, "_LIFE", 0.0)
+
+    monkeypatch.setattr(transactions, "complete", slow)
+    if stepped_in:
+        with pytest.raises(CommitUnknownError, match="others did not see it"):
+            table.write(rows(1))
+    else:
+        assert table.write(rows(1)).rows == 1
+    assert held(table) == [(1, "x")], "and nothing of it is taken back"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
 from lakebed.formats.hudi.codec.metadata import SERVICE_OPERATIONS
 from lakebed.formats.hudi.commit.conflicts import (
@@ -20,6 +21,7 @@ from lakebed.formats.hudi.commit.conflicts import (
     second_of_bucket,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.options import FailedWrites
@@ -217,6 +219,7 @@ class Transaction:
             completed = new_instant(config, timeline, self.instant)
             held()
             complete(context.store, config, self.instant, completed, self.action, data)
+            self._check_in_time(held, timeline)
         remove_markers(context.store, self.instant)
         self._stop()
         return Committed(self.instant, (*notes, *context.concurrency.notes))
@@ -266,6 +269,29 @@ class Transaction:
         mine = Changed(files | gone, based, self._closed(written, replaced))
         self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))
         return timeline
+
+    def _check_in_time(self, held: StillHeld, before: Timeline) -> None:
+        """CommitUnknownError where the put that completed the instant took longer than the lock may be held, and others
+        stepped in: they knew nothing of this instant, so a compaction of theirs may have left out its rows."""
+        try:
+            held()
+        except CommitConflictError:
+            known = {(entry.time, entry.action, entry.state) for entry in before.entries}
+            others = [""]
+            with suppress(LakebedError, OSError):  # where the store does not tell, it is not known either
+                others = [
+                    entry.time
+                    for entry in self.context.timeline().entries
+                    if entry.time != self.instant and (entry.time, entry.action, entry.state) not in known
+                ]
+            if others:
+                raise CommitUnknownError(
+                    "the commit was made, but too late: others did not see it, and may have left out its rows",
+                    table=self.context.store.location,
+                    instant=self.instant,
+                    why="the store took longer to complete the instant than a writer may hold the lock",
+                    todo="Read the rows of this write, and write those again that are not there",
+                ) from None
 
     def _closed(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> frozenset[str] | None:
         if not self.context.concurrency.alone:

@@ -220,9 +220,9 @@ class HadoopTable:
             raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
 
     def _is_passed(self, name: str, own: TableMetadata) -> bool:
-        """Whether the hint names a later version that does not come from this one: its log knows this version by another
-        time, or not at all. Commits that died before they had cleaned up, and other late claims, leave files that tell
-        nothing. False where nobody can tell."""
+        """Whether the hint names a later version that does not come from this one: its log knows this version by
+        another time, or not at all. Commits that died before they had cleaned up, and other late claims, leave files
+        that tell nothing. False where nobody can tell."""
         version = layout.hadoop_version(name)
         with suppress(Exception):
             newest = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
