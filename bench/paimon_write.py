@@ -1,6 +1,6 @@
 """Writes into a Paimon primary-key table, beside pypaimon's native path, in one run on one machine.
 
-    ./run bench paimon-write [--rows 1000000] [--runs 3] [--parts engines,hashing,key-dynamic,spark,appends]
+    ./run bench paimon-write [--rows 1000000] [--runs 3] [--parts engines,hashing,key-dynamic,spark,appends,spilling]
 
 engines: 1,000,000 rows x 10 columns in 4 buckets, then three upserts of a tenth, then a read that merges the four
 sorted runs, with fixed and with dynamic buckets. pypaimon runs in the interpreter that LAKEBED_INTEROP_PYTHON names
@@ -19,6 +19,10 @@ several parallelisms.
 appends: the same rows into a table without keys and buckets, seven in ten of them in one of ten partitions: both
 engines' times, and the files of each partition at several parallelisms beside the least and the most that its bytes
 allow.
+
+spilling: one, two, four and eight times `--rows` in random order of their keys, given in batches: the rows beyond
+`write-buffer-size` (256 MB) are spilled and merged, beside the same write with room for all of them. Each write is a
+process of its own.
 
 The parts that ran replace theirs in results/paimon_write.json.
 """
@@ -412,9 +416,40 @@ def appends(given: argparse.Namespace) -> dict[str, object]:
     return made
 
 
+def spilling(given: argparse.Namespace) -> dict[str, object]:
+    made: dict[str, object] = {}
+    for times in (1, 2, 4, 8):
+        count = given.rows * times
+        of_size: dict[str, dict[str, float]] = {}
+        for name, buffer in (("256 MB", "256mb"), ("room for all", "64gb")):
+            runs = []
+            for _ in range(given.runs):
+                with tempfile.TemporaryDirectory() as folder:
+                    command = [sys.executable, "-m", "bench.paimon_write", "--rows", str(count)]
+                    done = subprocess.run([*command, "--buffer", buffer, folder], capture_output=True, check=True)
+                    runs.append(json.loads(done.stdout))
+            of_size[name] = best(runs)
+        ratio = of_size["256 MB"]["write cpu"] / of_size["room for all"]["write cpu"]
+        made[f"{count:,} rows"] = {**of_size, "processor time, spilled to in memory": {"times": round(ratio, 2)}}
+    return made
+
+
+def buffered_run(count: int, buffer: str, folder: str) -> dict[str, float]:
+    """One write in batches, with a `write-buffer-size`."""
+    import lakebed
+
+    data = rows(np.random.default_rng(1).permutation(count).astype(np.int64), 0)
+    options = {"bucket": "4", "write-buffer-size": buffer}
+    table = lakebed.create(f"{folder}/t", "paimon", SCHEMA, ["id"], options=options)
+    batches = data.to_batches(max_chunksize=100_000)
+    seconds: dict[str, float] = {}
+    timed(seconds, "write", lambda: table.write(pa.RecordBatchReader.from_batches(SCHEMA, batches)))
+    return seconds
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, object]]] = {
     "engines": engines, "hashing": hashing, "key-dynamic": key_dynamic, "spark": spark,
-    "appends": appends,
+    "appends": appends, "spilling": spilling,
 }  # fmt: skip
 
 
@@ -425,7 +460,11 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--pypaimon", metavar="WAREHOUSE", help=argparse.SUPPRESS)
     parser.add_argument("--step", nargs=2, metavar=("NAME", "TABLE"), help=argparse.SUPPRESS)
+    parser.add_argument("--buffer", nargs=2, metavar=("SIZE", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.buffer:
+        print(json.dumps(buffered_run(given.rows, *given.buffer)))
+        return
     if given.pypaimon:
         print(json.dumps(pypaimon_run(given.pypaimon, given.rows)))
         return
