@@ -111,7 +111,7 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         lambda: all_of(*(patch.object(one, "savepointed_files", lambda _: {}) for one in (clean_plan, clean_run))),
     ),
     "archivals that write nothing, Hudi": (
-        "hudi", 165, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
+        "hudi", 297, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
     ),
 }  # fmt: skip
 """Each with its format and the first of the seeds that look for it."""
