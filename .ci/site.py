@@ -36,6 +36,7 @@ from lakebed.kernel.options import Option, OptionSet
 LINK = re.compile(r"(\[[^\]]*\]|\[!\[[^\]]*\]\([^)]*\)\])\(([^()\s]+)\)")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 SETTINGS = Path(".ci/site.yml")
+PICTURES = Path("docs/pictures")
 FORMATS = {"hudi": "Hudi", "paimon": "Paimon", "iceberg": "Iceberg"}
 
 
@@ -48,8 +49,11 @@ def main(folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     own = folder / "pages"
     pages = {document: page_of(document) for document in documents()}
+    pictures = {picture: Path(*picture.parts[1:]) for picture in PICTURES.iterdir()}
     for document, page in pages.items():
-        write(own / page, moved(document, pages))
+        write(own / page, moved(document, pages | pictures))
+    for picture, place in pictures.items():
+        write(own / place, picture.read_text(encoding="utf-8"))
     write(own / "options.md", options_page())
     write(own / "api.md", api_page())
     write(own / "performance.md", performance_page())
