@@ -31,9 +31,13 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
 
-if __name__ == "__main__":
+def documents() -> list[Path]:
+    """The Markdown files of the repository."""
     listing = subprocess.run(["git", "ls-files", "-z", "*.md"], check=True, capture_output=True, text=True).stdout
-    documents = [path for path in map(Path, listing.split("\0")) if path.is_file()]
-    lines = [f"{document}: dead link {target}" for document in documents for target in dead_links(document)]
+    return [path for path in map(Path, filter(None, listing.split("\0"))) if path.is_file()]
+
+
+if __name__ == "__main__":
+    lines = [f"{document}: dead link {target}" for document in documents() for target in dead_links(document)]
     print("\n".join(lines))
     sys.exit(1 if lines else 0)

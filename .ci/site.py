@@ -12,13 +12,13 @@ import os
 import pkgutil
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+import links
 from site_figures import performance_page
 
 import lakebed
@@ -34,12 +34,10 @@ from lakebed.formats.paimon.unserved import UNSERVED as PAIMON_UNSERVED
 from lakebed.kernel.options import Option, OptionSet
 
 LINK = re.compile(r"(\[[^\]]*\]|\[!\[[^\]]*\]\([^)]*\)\])\(([^()\s]+)\)")
-CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(f"({links.CODE.pattern})", links.CODE.flags)
 SETTINGS = Path(".ci/site.yml")
 PICTURES = Path("docs/pictures")
 FORMATS = {"hudi": "Hudi", "paimon": "Paimon", "iceberg": "Iceberg"}
-
-
 FIRST = ("open", "create", "Table", "catalog", "tables", "sql", "example", "register", "snapshot", "migrate", "upkeep")
 """The names that one looks for first, in order."""
 
@@ -48,7 +46,7 @@ def main(folder: Path) -> int:
     """1 when the menu and the pages differ."""
     shutil.rmtree(folder, ignore_errors=True)
     own = folder / "pages"
-    pages = {document: page_of(document) for document in documents()}
+    pages = {document: page_of(document) for document in links.documents() if document.parts[0] != "tests"}
     pictures = {picture: Path(*picture.parts[1:]) for picture in PICTURES.iterdir()}
     for document, page in pages.items():
         write(own / page, moved(document, pages | pictures))
@@ -74,13 +72,6 @@ def write(file: Path, text: str) -> None:
 
 
 # ---- the repository's own documents ----------------------------------------------------------------------------------
-
-
-def documents() -> Iterator[Path]:
-    listing = subprocess.run(["git", "ls-files", "-z", "*.md"], check=True, capture_output=True, text=True).stdout
-    for path in map(Path, filter(None, listing.split("\0"))):
-        if path.parts[0] != "tests" and path.is_file():
-            yield path
 
 
 def page_of(document: Path) -> Path:

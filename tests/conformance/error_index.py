@@ -23,6 +23,7 @@ from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.spark import java, pipeline_file
 from lakebed.testing.faults import FaultyStore
 from tests.conformance.error_causes import CAUSES
+from tests.conformance.pages import written_or_checked
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 ROWS = pa.table({"id": [1, 2], "amount": [1.0, 2.0]})
@@ -56,13 +57,7 @@ class _Unanswering(FaultyStore):
 
 def main(arguments: list[str]) -> int:
     """0 when the page holds, or now holds, what is so."""
-    if "--check" in arguments:
-        wrong = PAGE.read_text(encoding="utf-8") != rendered()
-        if wrong:
-            print("error_index: the page is not what holds; write it anew", file=sys.stderr)
-        return int(wrong)
-    PAGE.write_text(rendered(), encoding="utf-8")
-    return 0
+    return written_or_checked(PAGE, rendered(), arguments)
 
 
 def classes() -> list[type[Exception]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.unserved import REFUSED
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
+from tests.conformance.pages import written_or_checked
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "iceberg-migration.md"
@@ -72,13 +73,7 @@ _PLACE = "Where files lie. A table may name places outside of its own only as [s
 
 def main(arguments: list[str]) -> int:
     """0 when the page holds, or now holds, what is so."""
-    if "--check" in arguments:
-        wrong = PAGE.read_text(encoding="utf-8") != rendered()
-        if wrong:
-            print("iceberg_migration: the page is not what holds; write it anew", file=sys.stderr)
-        return int(wrong)
-    PAGE.write_text(rendered(), encoding="utf-8")
-    return 0
+    return written_or_checked(PAGE, rendered(), arguments)
 
 
 def rendered() -> str:

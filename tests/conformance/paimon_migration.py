@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lakebed.formats.paimon.options import SERVED
 from lakebed.formats.paimon.unserved import OF_COLUMNS, UNSERVED, Use
+from tests.conformance.pages import written_or_checked
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paimon-migration.md"
@@ -36,13 +37,7 @@ Of the families `fields.*`, `file-index.*`, `parquet.*`, `orc.*` and `avro.*` ev
 
 def main(arguments: list[str]) -> int:
     """0 when the page holds, or now holds, what is so."""
-    if "--check" in arguments:
-        wrong = PAGE.read_text(encoding="utf-8") != rendered()
-        if wrong:
-            print("paimon_migration: the page is not what holds; write it anew", file=sys.stderr)
-        return int(wrong)
-    PAGE.write_text(rendered(), encoding="utf-8")
-    return 0
+    return written_or_checked(PAGE, rendered(), arguments)
 
 
 def rendered() -> str:

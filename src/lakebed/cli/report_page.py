@@ -28,6 +28,7 @@ def report_page(report: TableReport) -> str:
         f"{_line('', finding.why)}{_line('What to do: ', finding.remedy)}{_fix(finding, report.table)}</li>"
         for finding in report.findings
     ]
+    pictures = report.pictures
     when = f"Inspected {moment_text(report.inspected)} UTC" if report.inspected is not None else "Inspected"
     return _PAGE.substitute(
         style=STYLE,
@@ -35,7 +36,7 @@ def report_page(report: TableReport) -> str:
         format=escape(report.format),
         health=report.health.value,
         findings=f"<ul>{''.join(findings)}</ul>" if findings else "<p>No problems found.</p>",
-        pictures=f'<div class="pictures">{"".join(map(_figure, report.pictures))}</div>' if report.pictures else "",
+        pictures=f'<div class="pictures">{"".join(map(_figure, pictures))}</div>' if pictures else "",
         figures=f'<div class="figures">{"".join(parts)}</div>',
         blockers=_section("what stays and why", _table(HEADINGS, grouped(report.blockers, report.table)))
         if report.blockers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
@@ -89,13 +89,18 @@ _PAGE = (
 )
 
 
+def _nothing_more() -> tuple[Picture, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TableReport(Shown):
     """What `table.inspect()` returns.
 
     `figures` are named numbers and texts by section ("table", "timeline", "files", ...). Sizes are in bytes, times as
     the format writes them. Each of `blockers` is an instant or snapshot that maintenance cannot remove yet, with the
-    reason and what frees it. `pictures` are what `plot` draws.
+    reason and what frees it. `pictures` are what `plot` draws: those that the report was made with, `drawn`, and those
+    that `draw` makes of what it reads then.
     """
 
     table: str
@@ -103,9 +108,10 @@ class TableReport(Shown):
     figures: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     blockers: tuple[Blocker, ...] = ()
-    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+    drawn: tuple[Picture, ...] = field(default=(), repr=False)
     inspected: int | None = field(default=None, repr=False, compare=False)
     """When it was made, milliseconds since 1970."""
+    draw: Callable[[], tuple[Picture, ...]] = field(default=_nothing_more, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", redacted(self.table))
@@ -113,8 +119,14 @@ class TableReport(Shown):
         object.__setattr__(self, "findings", told)
 
     def _repr_html_(self) -> str:
-        pictures = self.plot()._repr_html_() if self.pictures else ""
+        plot = self.plot()
+        pictures = plot._repr_html_() if plot.pictures else ""
         return f"<p>health: <b>{self.health}</b></p>{pictures}{Shown._repr_html_(self)}"
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """What `plot` draws. Some formats read what a picture shows when it is asked for."""
+        return (*self.drawn, *self.draw())
 
     def plot(self) -> Pictures:
         """The report's pictures: file sizes against the target, the timeline and what holds it, where the bytes lie,

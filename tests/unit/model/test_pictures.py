@@ -130,7 +130,7 @@ def test_units() -> None:
 
 
 def test_pictures_are_saved_as_svg_or_html(tmp_path: Path) -> None:
-    drawing = TableReport("/lake/<b>", "hudi", pictures=tuple(pictures())).plot()
+    drawing = TableReport("/lake/<b>", "hudi", drawn=tuple(pictures())).plot()
     drawing.save(tmp_path / "p.svg")
     ElementTree.parse(tmp_path / "p.svg")
     drawing.save(tmp_path / "p.HTML")

@@ -26,6 +26,8 @@ SYNCED = {
     "iceberg": (["metadata/*.avro"], ["metadata/snap-*.avro", "metadata/v*.metadata.json"]),
     "hudi": ([".hoodie/.temp/*.marker.MERGE"], [".hoodie/timeline/*"] * 3),
 }
+EMPTY = {"hudi": 2}
+"""How many of these files are empty: a marker, and the requested state."""
 
 
 @pytest.mark.parametrize("format", sorted(SYNCED))
@@ -63,6 +65,7 @@ def test_only_what_the_newest_snapshot_decides_is_synced_in_a_turn(
     before, during = SYNCED[format]
     assert Counter(synced[True]) == Counter(during)
     assert Counter(synced[False]) == Counter(before)
+    assert len(filled) == len(before) + len(during) - EMPTY.get(format, 0)
     assert len(syncs) == len(filled), "hints, locks, heartbeats and empty files do not wait for the disk"
     assert table.count() == 6
 

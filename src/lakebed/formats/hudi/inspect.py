@@ -107,7 +107,7 @@ def inspect_table(
         figures=figures,
         findings=tuple(sorted(findings, key=lambda finding: -finding.health.rank)),
         blockers=blockers,
-        pictures=tuple(picture for picture in pictures if picture is not None),
+        drawn=tuple(picture for picture in pictures if picture is not None),
         inspected=clock.now_ms(),
     )
 

@@ -24,7 +24,7 @@ from lakebed.formats.paimon.journal import JOURNALS
 from lakebed.formats.paimon.layout import MAIN_BRANCH, POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
-from lakebed.formats.paimon.pictures import pictures_of_files, pictures_of_snapshots, spread
+from lakebed.formats.paimon.pictures import SnapshotPictures, pictures_of_files
 from lakebed.formats.paimon.read.plan import shows_level_0
 from lakebed.formats.paimon.read.splits import skips_level_0
 from lakebed.formats.paimon.rewrite.append_plan import not_rewritten
@@ -72,8 +72,6 @@ class Inspection:
     retention: Retention | None
     readers: Readers
     listed: _Listed
-    drawn: tuple[Snapshot, ...]
-    """Some of the snapshots, spread over all of them."""
     now: int
 
     def report(self) -> TableReport:
@@ -93,16 +91,18 @@ class Inspection:
             self._figures(),
             findings,
             blockers,
-            tuple(self._pictures()),
+            self._drawn(),
             self.now,
+            SnapshotPictures(
+                self.history, tuple(self.listed.ids), {hold.first: hold.reason for hold in holds if hold.remedy}
+            ),
         )
 
-    def _pictures(self) -> Iterator[Picture]:
+    def _drawn(self) -> tuple[Picture, ...]:
         buckets = {bucket.folder: bucket.entries for bucket in self.buckets}
-        held = {hold.first: hold.reason for hold in (self.retention.holds if self.retention else ()) if hold.remedy}
         target, has_key = self._target, bool(self.schema.primary_keys)
-        yield from filter(None, pictures_of_files(buckets, target, target // 10 * 7, has_key, self.now))
-        yield from filter(None, pictures_of_snapshots(self.drawn, held))
+        pictures = pictures_of_files(buckets, target, target // 10 * 7, has_key, self.now)
+        return tuple(picture for picture in pictures if picture is not None)
 
     @property
     def _expirable(self) -> int:
@@ -307,13 +307,11 @@ def _inspection(history: History, options_of: Callable[[TableSchema], Options]) 
     looks = (
         lambda: live_and_index_files(store, ends[1] if ends else None),
         lambda: RetentionPlanner(history, options).plan(now, ends, lambda: seen),
-        lambda: history.find_many(spread(listed.ids)),
     )
-    (live, indexes), retention, some = store.together(lambda look: look(), looks)
+    (live, indexes), retention = store.together(lambda look: look(), looks)
     buckets = tuple(_buckets(live, PartitionFolders.of(store, schema, options)))
     latest = ends[1] if ends else None
-    drawn = tuple(snapshot for snapshot in some if snapshot is not None)
-    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed, drawn, now)
+    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed, now)
 
 
 def _ends(history: History, ids: Sequence[int]) -> Ends | None:

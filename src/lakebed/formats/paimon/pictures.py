@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.snapshot import History
 from lakebed.model.pictures import Mark, Picture, State, Unit, by_age, file_sizes, growth, largest, timeline
 
 SNAPSHOTS = 24
@@ -28,6 +30,22 @@ def pictures_of_files(
         yield by_age("Files of level 0 by age", "each read merges them; a compaction ends that", Unit.FILES, level_0)
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotPictures:
+    """The pictures of a table's history, for which snapshots are read when they are asked for: most who inspect a table
+    look at no picture. `ids` are those of its snapshots, `held` what holds the ones from an id on."""
+
+    history: History
+    ids: tuple[int, ...]
+    held: Mapping[int, str]
+
+    def __call__(self) -> tuple[Picture, ...]:
+        """The pictures of those snapshots that are there then."""
+        found = self.history.find_many(_spread(self.ids))
+        snapshots = [snapshot for snapshot in found if snapshot is not None]
+        return tuple(filter(None, pictures_of_snapshots(snapshots, self.held)))
+
+
 def pictures_of_snapshots(snapshots: Sequence[Snapshot], held: Mapping[int, str]) -> Iterator[Picture | None]:
     """Some snapshots over time, with what holds the ones from an id on; and the growth."""
     marks = []
@@ -42,7 +60,7 @@ def pictures_of_snapshots(snapshots: Sequence[Snapshot], held: Mapping[int, str]
     yield growth("Rows in the table's files", "before they are merged, as its snapshots say", Unit.ROWS, points)
 
 
-def spread(ids: Sequence[int]) -> list[int]:
+def _spread(ids: Sequence[int]) -> list[int]:
     """At most `SNAPSHOTS` of some ids, the first and the last among them, at even distances."""
     if len(ids) <= SNAPSHOTS:
         return [*ids]
