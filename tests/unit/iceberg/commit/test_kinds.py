@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
 import lakebed
-from lakebed.errors import CommitConflictError, CommitUnknownError, UnsupportedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError, UnsupportedError
 from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.data_files import DataFile, data_files, delete_files
 from lakebed.formats.iceberg.manifests import read_manifest_list
@@ -322,15 +322,15 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
     assert ids(table) == [0, 1, 2, 3, 4]
 
 
+CLEANS = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+
+
 @pytest.mark.parametrize("base_stays", [False, True])
 def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
     base_stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a commit that died before it had cleaned up has left the claim's base."""
-    table = create(
-        tmp_path / "t",
-        **{"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"},
-    )
+    table = create(tmp_path / "t", **CLEANS)
     other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
     assert isinstance(other, IcebergTable)
     metadata = tmp_path / "t/metadata"
@@ -351,6 +351,56 @@ def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
     newest = lakebed.open(tmp_path / "t")
     assert isinstance(newest, IcebergTable)
     assert ids(newest) == [0, 1, 2, 3, 4]
+
+
+def test_a_claim_that_came_too_late_for_certain_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of the version that the hint names has another commit of the claim's version."""
+    table = create(tmp_path / "t", **CLEANS)
+    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    assert isinstance(other, IcebergTable)
+
+    def late(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
+        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+        for number in range(2):
+            commits.append(other.operations, [data_file(table, [number])])
+        (tmp_path / "t/metadata" / name).unlink()
+        claim(self, name, data)
+
+    monkeypatch.setattr(hadoop.HadoopTable, "_claim", late)
+    commits.append(table.operations, [data_file(table, [9])])
+    newest = lakebed.open(tmp_path / "t")
+    assert isinstance(newest, IcebergTable)
+    assert ids(newest) == [0, 1, 9]
+    assert not (tmp_path / "t/metadata/v2.metadata.json").exists()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_claim_that_cannot_be_judged_is_acknowledged_only_where_the_table_has_it(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path / "t", **CLEANS)
+    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    assert isinstance(other, IcebergTable)
+
+    def claims(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
+        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+        for number in range(5 if late else 0):
+            commits.append(other.operations, [data_file(table, [number])])
+        monkeypatch.setattr(hadoop.HadoopTable, "_later", fails)
+        claim(self, name, data)
+
+    def fails(*_: object) -> None:
+        raise StorageError("no answer")
+
+    monkeypatch.setattr(hadoop.HadoopTable, "_claim", claims)
+    if late:
+        with pytest.raises(CommitUnknownError, match="came in time cannot be read"):
+            commits.append(table.operations, [data_file(table, [9])])
+    else:
+        commits.append(table.operations, [data_file(table, [9])])
+    newest = lakebed.open(tmp_path / "t")
+    assert isinstance(newest, IcebergTable)
+    assert ids(newest) == ([0, 1, 2, 3, 4] if late else [9])
 
 
 @pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])

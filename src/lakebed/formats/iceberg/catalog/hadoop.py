@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from lakebed.errors import (
@@ -36,6 +37,15 @@ _LOADS = 5
 """How often the current metadata is looked up when a cleanup removes it before it is read."""
 _KEPT = 16 << 20
 """A metadata file of more bytes is not kept for the next call."""
+
+
+class _Later(Enum):
+    """What the later version that the hint names says of a claim."""
+
+    NONE = "no later version is named"
+    OURS = "it comes from the claim"
+    OTHERS = "it comes from another commit of that version"
+    UNCLEAR = "it does not know the version any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,32 +214,47 @@ class HadoopTable:
         if not self._store.exists(f"metadata/{current}"):
             raise LostRaceError(f"{current} was cleaned up after later commits")
 
-    def _withdraw_late(self, base: Loaded, name: str, data: bytes, after: TableMetadata) -> None:
+    def _withdraw_late(self, base: Loaded, name: str, data: bytes, own: TableMetadata) -> None:
         """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
-        way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError,
-        for just as well this commit may have been overtaken by as many others as it takes to remove its base."""
-        path, current, late = f"metadata/{name}", base.location.rpartition("/")[2], False
-        looks: tuple[Callable[[], bool], ...] = (
-            lambda: not self._store.exists(f"metadata/{current}"), lambda: self._is_passed(name, after),
+        way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError
+        where nobody can tell whether it came in time: as many others may have followed as it takes to remove this
+        version. LostRaceError where it came too late for certain, and is removed."""
+        path, current = f"metadata/{name}", f"metadata/{base.location.rpartition('/')[2]}"
+        looks: tuple[Callable[[], Any], ...] = (
+            lambda: self._store.exists(current), lambda: self._later(base, name, own),
         )  # fmt: skip
-        with suppress(Exception):  # whatever fails from here on, the commit stands as far as anybody can tell
-            late = any(self._store.together(lambda look: look(), looks)) and self._store.read(path) == data
-        if late:
-            with suppress(Exception):
-                self._store.delete(path)
-            raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
-
-    def _is_passed(self, name: str, own: TableMetadata) -> bool:
-        """Whether the hint names a later version that does not come from this one: its log knows this version by
-        another time, or not at all. Commits that died before they had cleaned up, and other late claims, leave files
-        that tell nothing. False where nobody can tell."""
-        version = layout.hadoop_version(name)
+        try:
+            stays, followed = self._store.together(lambda look: look(), looks)
+        except Exception as error:
+            raise OutcomeUnknownError(f"whether {name} came in time cannot be read") from error
+        if followed is _Later.OURS or (followed is _Later.NONE and stays):
+            return
+        removed = False
         with suppress(Exception):
+            if self._store.read(path) == data:
+                self._store.delete(path)
+                removed = True
+        if removed and followed is _Later.OTHERS:
+            raise LostRaceError(f"{name} had been made by another commit")
+        raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
+
+    def _later(self, base: Loaded, name: str, own: TableMetadata) -> _Later:
+        """Where the later version that the hint names comes from: its log has this one with its time, or it has the
+        snapshots that this one added. What else lies in the folder tells nothing: commits that died before they had
+        cleaned up, and other late claims, leave files."""
+        version = layout.hadoop_version(name)
+        try:
             newest = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
-            if version is not None and newest > version:
-                made = [time for time, file in self._version(newest).metadata_log if _version_of(file) == version]
-                return made != [own.document["last-updated-ms"]]
-        return False
+            if version is None or newest <= version:
+                return _Later.NONE
+            later = self._version(newest)
+        except (FileNotFoundError, ValueError):
+            return _Later.NONE
+        made = [time for time, file in later.metadata_log if _version_of(file) == version]
+        if made:
+            return _Later.OURS if made == [own.document["last-updated-ms"]] else _Later.OTHERS
+        added = {*own.snapshots}.difference(base.metadata.snapshots)
+        return _Later.UNCLEAR if added.isdisjoint(later.snapshots) else _Later.OURS
 
     def _version(self, number: int) -> TableMetadata:
         """The metadata of a version, by either of its names."""
