@@ -20,6 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from lakebed.kernel.commit import turns
+from lakebed.kernel.observers import observers
 from tests.golden import DAILY, names
 from tests.objectstore.server import StoreServer
 
@@ -89,6 +90,15 @@ def own_turns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "lock_folder", lambda: str(folder))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_observer_stays() -> Iterator[None]:
+    """An observer that outlives its test would be told of the calls of others."""
+    yield
+    left = [*observers]
+    observers.clear()
+    assert left == [], "end it with the function that observe.add gave"
 
 
 @pytest.fixture(scope="session")

@@ -54,9 +54,10 @@ def json_lines(file: str | os.PathLike[str] = "") -> Observer:
     """An observer that adds a line of JSON to a file for each call; "" is the standard error.
 
     Keys are the fields of `Call`, and `time`, its beginning in ISO 8601. Each line is added in one piece, so several
-    processes may share a file. UsageError where the file cannot be written.
+    processes may share a file, and a change of the working folder changes nothing. UsageError where the file cannot be
+    written.
     """
-    path = os.fspath(file)
+    path = os.path.abspath(file) if os.fspath(file) else ""
     if path:
         check_lines(path, "log")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 import lakebed
 from lakebed.cli.app import app
 from lakebed.examples import example_path
+from lakebed.kernel.observers import observers
 from lakebed.spark import pipeline
 from tests.objectstore.server import StoreServer
 
@@ -26,11 +28,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder with the examples, as in the root of a clone."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder with the examples, as in the root of a clone. Observers that a page adds for the rest of
+    a program end with it."""
     (tmp_path / "examples").symlink_to(example_path("orders_hudi").parent)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    yield tmp_path
+    observers.clear()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])

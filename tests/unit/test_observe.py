@@ -75,6 +75,19 @@ def test_a_call_does_not_fail_by_its_observer(tmp_path: Path, caplog: pytest.Log
     assert not caplog.text, "one that was stopped is not told"
 
 
+def test_a_log_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    table = lakebed.create(tmp_path / "t", "iceberg", ROWS.schema)
+    stop = observe.add(observe.json_lines("log.jsonl"))
+    table.write(ROWS)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    table.write(ROWS)
+    stop()
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 2
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
 def test_secrets_are_hidden(tmp_path: Path, calls: list[Call]) -> None:
     table = lakebed.create(tmp_path / "t", "iceberg", ROWS.schema)
     table.write(ROWS)

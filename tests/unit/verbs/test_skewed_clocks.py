@@ -69,7 +69,8 @@ def test_archived_hudi_instants_stay(tmp_path: Path) -> None:
     began = 1_767_225_600.0  # 2026-01-01, when the instants are from
     assert began + 30 * day < _real(), "the instants are more than a month old"
     days = int((_real() - began) / day) + 10
-    with clock.set_clock(lambda: _real() + YEARS):
+    now = _real() + YEARS
+    with clock.set_clock(lambda: now):
         lake.archive(2, 3, **{"lakebed.archive.retain-time": f"{days} d"})
     assert lake.archived() == times(range(1, 7))
     lake.archive(2, 3, **{"lakebed.archive.retain-time": "1 d"})
