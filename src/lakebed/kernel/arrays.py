@@ -29,6 +29,13 @@ TEXTS_ONCE = pa.dictionary(pa.int32(), pa.string())
 """The type of a text column that holds each text once."""
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether the values are bytes and no texts."""
+    return pa.types.is_binary_view(kind) or any(
+        is_one(kind) for is_one in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    )
+
+
 def from_numpy(values: AnyArray, nulls: Bools | None = None) -> pa.Array:
     """Numbers or truth values as an Arrow array, null where `nulls` says. Numbers are not copied: leave them as they
     are."""

@@ -28,7 +28,7 @@ from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.codec.avro_schema import avro_schema
 from lakebed.formats.hudi.codec.properties import properties_text
 from lakebed.formats.hudi.config import PROPERTIES, config_from, load_config
-from lakebed.formats.hudi.keygen import field_kinds
+from lakebed.formats.hudi.keygen import check_kinds, field_kinds
 from lakebed.formats.hudi.layout import HOODIE, META_COLUMNS, PARTITION_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.timeline.writing import list_timeline
@@ -102,6 +102,7 @@ def new_properties(
     partitions = [name.partition(":")[0] for name in partitions] if kinds else partitions
     _check_plain(keys, partitions, location)
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
+    check_kinds(schema, (*keys, *partitions), location)
     _check_served(options, location)
     version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
     database = options[opt.DATABASE]

@@ -6,9 +6,14 @@ disagree, or name a class that Hudi does not ship, nothing is certain about keys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+import pyarrow as pa
+
+from lakebed.errors import SchemaError
+from lakebed.kernel.arrays import is_bytes
 
 _PACKAGE = "org.apache.hudi.keygen."
 
@@ -90,6 +95,19 @@ def field_kinds(text: str) -> dict[str, str]:
     pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
     kinds = {name: kind.strip().upper() for name, _, kind in pairs}
     return kinds if all(kind in FIELD_KINDS for kind in kinds.values()) else {}
+
+
+def check_kinds(schema: pa.Schema, columns: Iterable[str], table: str) -> None:
+    """SchemaError for key and partition columns that have no text of their own: of such a value Hudi's engines write
+    Java's name of the object, which is the same for many values, or another one each time."""
+    for name in columns:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or is_bytes(kind):
+            raise SchemaError(
+                f"column {name!r} is {kind}, of which Hudi makes no key and no partition",
+                table=table,
+                todo="Add a column with its text, such as the hex digits of bytes, and name that one",
+            )
 
 
 def _by_type(name: str) -> GeneratorKind:

@@ -14,6 +14,8 @@ from decimal import Decimal, InvalidOperation
 
 import pyarrow as pa
 
+from lakebed.kernel.arrays import is_bytes
+
 _ZONE = re.compile(r"(Z|UTC|[+-]\d\d:?(\d\d)?)$")
 _FRACTION = re.compile(r"\.(\d+)")
 _UNITS = ("s", "ms", "us", "ns")
@@ -39,7 +41,7 @@ def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
         return pa.scalar(float(text)).cast(kind, safe=False)
     if not quoted and not pa.types.is_boolean(kind):
         raise ValueError(f"{text} is a number, the column is {kind}: put it in quotes")
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if is_bytes(kind):
         return pa.scalar(text.encode())
     if pa.types.is_timestamp(kind):
         return _timestamp(text, kind)

@@ -70,3 +70,14 @@ def test_a_rollback_is_no_commit(tmp_path: Path) -> None:
     assert newest is not None and newest.time == done.instant
     drop_created(table, ())
     assert files(tmp_path / "u") != []
+
+
+def test_a_table_of_encoded_texts_holds_the_texts(tmp_path: Path) -> None:
+    """A column of pandas' categories is a dictionary of texts in Arrow."""
+    rows = pa.table({"id": pa.array(["b", "a", "b"]).dictionary_encode(), "n": [1, 2, 3]})
+    table = lakebed.create(tmp_path / "t", "hudi", rows.schema, primary_key=["n"])
+    table.write(rows)
+    assert table.schema.field("id").type == pa.string()
+    assert sorted(table.read(columns=["id"]).read_all()["id"].to_pylist()) == ["a", "b", "b"]
+    with pytest.raises(SchemaError, match="column 'at' is time64"):
+        lakebed.create(tmp_path / "u", "hudi", pa.schema([("at", pa.time64("us"))]))

@@ -96,6 +96,21 @@ def test_a_table_whose_keys_would_need_the_name_of_the_column_is_not_created(tmp
     lakebed.create(tmp_path / "t", "hudi", columns, "id", ["a", "b"], options)
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.binary(2), pa.large_binary(), pa.list_(pa.int32()), pa.struct({"a": pa.int32()})], ids=str
+)
+def test_values_without_a_text_make_no_keys_and_no_partitions(tmp_path: Path, kind: pa.DataType) -> None:
+    """Hudi's engines write Java's name of such an object: the same one for all bytes of a length."""
+    schema = pa.schema([("id", pa.string()), ("x", kind)])
+    for part in ({"primary_key": ["x"]}, {"primary_key": ["id"], "partition_by": ["x"]}):
+        with pytest.raises(SchemaError, match=r"'x' is .*, of which Hudi makes no key and no partition"):
+            lakebed.create(tmp_path / "t", "hudi", schema, **part)
+    assert not (tmp_path / "t").exists()
+    config = config_from({"hoodie.table.name": "t", "hoodie.table.version": "6", "hoodie.table.recordkey.fields": "x"})
+    with pytest.raises(SchemaError, match="no key and no partition"):
+        RowKeys.of(config, schema)
+
+
 def test_rows_of_a_table_with_two_partition_columns_have_named_keys(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path, "hudi", {"id": "string", "a": "string", "b": "string"}, "id", ["a", "b"])
     for _ in range(2):

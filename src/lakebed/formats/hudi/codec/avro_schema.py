@@ -113,12 +113,14 @@ def _type(kind: pa.DataType, name: str, namespace: str) -> Any:
         return {"type": "array", "items": ["null", _type(kind.value_type, name, namespace)]}
     if types.is_map(kind) and (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
         return {"type": "map", "values": ["null", _type(kind.item_type, name, namespace)]}
+    if types.is_dictionary(kind):
+        return _type(kind.value_type, name, namespace)
     if types.is_struct(kind) and kind.num_fields:
         fields = [avro_field(field.with_nullable(True), name, namespace) for field in kind]
         return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
     raise SchemaError(
         f"column {name!r} is {kind}, which Hudi tables cannot hold",
-        why="maps have texts as keys" if types.is_map(kind) else "Avro has no such type",
+        why="maps have texts as keys" if types.is_map(kind) else "",
         todo="Cast it to another type",
     )
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakebed.errors import OptionError, SchemaError, UnsupportedError
 from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.keygen import GeneratorKind, field_kinds
+from lakebed.formats.hudi.keygen import GeneratorKind, check_kinds, field_kinds
 from lakebed.formats.hudi.layout import NULL_PARTITION
 from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions
 from lakebed.kernel.arrays import one_chunk
@@ -62,6 +62,7 @@ class RowKeys:
                 table=table,
                 todo="Add these columns",
             )
+        check_kinds(schema, (*config.record_keys, *partitions), table)
         named = kind is GeneratorKind.COMPLEX and config.version >= 9 and not config.key_form.value_only
         complex_key = named or len(config.record_keys) > 1 or kind is GeneratorKind.GLOBAL_DELETE
         timed = _timed(config, given, table)
