@@ -16,11 +16,12 @@ import datafusion
 import pyarrow as pa
 import sqlglot
 from sqlglot import expressions as sql
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from lakebed.errors import LakebedError, TableNotFoundError, UsageError, first_line
 from lakebed.formats.opening import open_table
 from lakebed.kernel.predicates.where import parse_where
+from lakebed.kernel.sql_mistakes import mistake_in
 from lakebed.verbs.table import Table
 
 _DIALECT = "postgres"
@@ -113,9 +114,7 @@ def _parsed(text: str) -> sql.Expr:
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect=_DIALECT) if tree is not None]
     except (SqlglotError, RecursionError) as error:
-        problems = error.errors if isinstance(error, ParseError) else []
-        near = str(problems[0].get("highlight") or "") if problems else ""
-        raise UsageError("cannot read the query", why=f"near {near!r}" if near else "", todo=_EXAMPLE) from error
+        raise UsageError("cannot read the query", why=mistake_in(error), todo=_EXAMPLE) from error
     if len(trees) != 1 or not isinstance(trees[0], sql.Query):
         raise UsageError("the text is not one query", why="lakebed sql only reads", todo=_EXAMPLE)
     return trees[0]

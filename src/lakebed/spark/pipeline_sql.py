@@ -15,6 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 
 import lakebed.formats as formats
 from lakebed.errors import PipelineFileError, TableNotFoundError, known_columns
+from lakebed.kernel.sql_mistakes import mistake_in
 from lakebed.spark.pipeline_file import Pipeline
 from lakebed.verbs.table import Table
 
@@ -67,9 +68,7 @@ def _given(pipeline: Pipeline, there: Sequence[str]) -> list[str] | None:
     try:
         tree = sqlglot.parse_one(pipeline.sql, read="spark")
     except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        why = f"{first.get('description', 'it cannot be parsed')} in line {first.get('line', 1)}"
-        raise _mistake(pipeline, "is not SQL", why, "") from error
+        raise _mistake(pipeline, "is not SQL", mistake_in(error, lines=True), "") from error
     except SqlglotError:
         return None
     if not isinstance(tree, sql.Query):

@@ -11,9 +11,10 @@ import re
 
 import sqlglot
 from sqlglot import expressions as sql
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from lakebed.errors import PredicateError
+from lakebed.kernel.sql_mistakes import mistake_in
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w)\]])[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
@@ -35,9 +36,9 @@ def parsed(where: str) -> sql.Expr:
     try:
         return sqlglot.parse_one(_QUOTED.sub(_requoted, where), dialect="spark", into=sql.Condition)
     except SqlglotError as error:
-        problems = error.errors if isinstance(error, ParseError) else []
-        why = str(problems[0].get("description") or error) if problems else str(error)
-        raise PredicateError(f"cannot parse where {where!r}", why=why, todo=quoting_hint(where)) from error
+        raise PredicateError(
+            f"cannot parse where {where!r}", why=mistake_in(error), todo=quoting_hint(where)
+        ) from error
     except RecursionError as error:
         raise nested_too_deeply() from error
 

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import sqlglot
 from sqlglot import expressions as sql
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from lakebed.errors import SchemaError
+from lakebed.kernel.sql_mistakes import near_mistake
 
 _DT = sql.DataType.Type
 _PLAIN: Mapping[Any, pa.DataType] = {
@@ -62,9 +63,7 @@ def _declared(text: str) -> list[sql.ColumnDef]:
     try:
         struct = sqlglot.parse_one(f"struct<{text}>", dialect="spark", into=sql.DataType)
     except (SqlglotError, RecursionError) as error:
-        problems = error.errors if isinstance(error, ParseError) else []
-        near = str(problems[0].get("highlight") or "") if problems else ""
-        why = f"near {near!r}" if near else "it is not a list of columns with their types"
+        why = near_mistake(error) or "it is not a list of columns with their types"
         raise SchemaError(f"cannot read the schema {_short(text)!r}", why=why, todo=_EXAMPLE) from error
     for item in struct.expressions:
         if not isinstance(item, sql.ColumnDef) or item.kind is None:
