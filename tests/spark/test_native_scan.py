@@ -20,9 +20,11 @@ from tests.spark.tables import as_bag
 FILES = {
     ("hudi", "cow_v9"): (3, 0), ("hudi", "mor_v9"): (2, 3), ("hudi", "evo_rename_h015"): (2, 0),
     ("hudi", "droppart_v9"): (3, 0), ("hudi", "timestamps_h015"): (0, 1), ("hudi", "evo_v9"): (3, 3),
-    ("paimon", "append_dv"): (1, 1), ("paimon", "pk_fixed"): (4, 4), ("paimon", "evolve"): (1, 0),
+    ("paimon", "append_dv"): (2, 0), ("paimon", "pk_fixed"): (4, 4), ("paimon", "evolve"): (1, 0),
+    ("paimon", "pk_dv64"): (3, 0),
     ("iceberg", "added_files"): (1, 2), ("iceberg", "codecs"): (4, 1), ("iceberg", "column_defaults_v3"): (5, 0),
-    ("iceberg", "dv_v3"): (4, 2), ("iceberg", "eq_deletes_part"): (2, 1), ("iceberg", "types_nested"): (1, 0),
+    ("iceberg", "dv_v3"): (6, 0), ("iceberg", "eq_deletes_part"): (2, 1), ("iceberg", "types_nested"): (1, 0),
+    ("iceberg", "pos_deletes"): (9, 0), ("iceberg", "mixed_formats"): (1, 2),
 }  # fmt: skip
 """Golden tables, each with the files that Spark reads itself and the splits that are left for the Arrow path."""
 
@@ -195,3 +197,87 @@ def test_parts_that_may_not_be_null(spark: SparkSession, tmp_path: Path, choices
     assert as_bag(mixed.toArrow()) == as_bag(table.read())
     assert mixed.selectExpr("s.a").where("a is not null").count() == 2
     assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(1, 0), (1, 1)]
+
+
+NUMBERS = pa.schema([("id", pa.int64()), ("odd", pa.bool_())])
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["position deletes", "deletion vectors"])
+def deleted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[int]]:
+    """An Iceberg table of three files, two of which have one name, and the ids that were not deleted of it: of the
+    first file ids at the edges of words, runs and row groups went, of the second all, of the third none."""
+    folder = tmp_path_factory.mktemp("deleted")
+    options = {"format-version": str(request.param), "write.delete.mode": "merge-on-read"}
+    table = lakebed.create(folder / "t", "iceberg", NUMBERS, options=options)
+    for part, (name, first, count) in enumerate([("a", 0, 5000), ("a", 5000, 100), ("b", 5100, 3000)]):
+        ids = range(first, first + count)
+        place = folder / "t" / "data" / str(part) / f"{name}.parquet"
+        place.parent.mkdir(parents=True)
+        rows = pa.table({"id": ids, "odd": [id % 2 == 1 for id in ids]}, NUMBERS)
+        pq.write_table(rows, place, row_group_size=700)
+        table.add_files([str(place)])
+    gone = {0, 63, 64, 699, 700, 1023, 1024, 2047, 4095, 4999, *range(1500, 1700), *range(5000, 5100)}
+    table.write(pa.table({"id": sorted(gone)}), mode="delete", options={"upsert.keys": "id"})
+    return table.location, set(range(8100)) - gone
+
+
+def ids_of(frame: DataFrame) -> list[int]:
+    return sorted(frame.select("id").toArrow().column(0).to_pylist())
+
+
+def test_rows_deleted_by_position(
+    spark: SparkSession, deleted: tuple[str, set[int]], choices: list[native_scan.Choice]
+) -> None:
+    location, live = deleted
+    frame = lakebed.spark.read(spark, location)
+    assert ids_of(frame) == sorted(live)
+    assert ids_of(frame.where("id between 690 and 1100 and odd")) == [
+        id for id in sorted(live) if 690 <= id <= 1100 and id % 2
+    ]
+    assert frame.count() == len(live)
+    assert frame.alias("one").join(frame.alias("other"), "id").count() == len(live)
+    plan = scans(frame.where("id < 65"))
+    assert "LessThan(id,65)" in plan
+    assert ids_of(lakebed.spark.read(spark, location, ["odd", "id"], "id >= 4000")) == [
+        n for n in sorted(live) if n >= 4000
+    ]
+    # The second file has the name of the first, so Spark could not tell their rows.
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(2, 1), (2, 1)]
+
+
+def test_more_deleted_rows_than_are_sent_to_executors(
+    spark: SparkSession,
+    deleted: tuple[str, set[int]],
+    choices: list[native_scan.Choice],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    location, live = deleted
+    for name in ("_DELETES_BYTES", "_MOST_STATED"):
+        with monkeypatch.context() as patched:
+            patched.setattr(native_scan, name, 1)
+            assert ids_of(lakebed.spark.read(spark, location)) == sorted(live)
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(1, 2), (1, 2)]
+
+
+def test_deletes_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    table = unpack("iceberg", "dv_v3", into=tmp_path)
+    for vector in table.rglob("*.puffin"):
+        vector.write_bytes(vector.read_bytes()[:20])
+    with pytest.raises(lakebed.errors.CorruptError):
+        lakebed.spark.read(spark, str(table)).count()
+
+
+def test_names_that_spark_uses_itself(spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]) -> None:
+    names = ["id", "_METADATA", "__lakebed_place"]
+    table = lakebed.create(
+        tmp_path / "t",
+        "iceberg",
+        pa.schema([(name, pa.int64()) for name in names]),
+        options={"write.delete.mode": "merge-on-read"},
+    )
+    table.write(pa.table([range(9)] * 3, names))
+    table.write(pa.table({"id": [3, 4]}), mode="delete", options={"upsert.keys": "id"})
+    frame = lakebed.spark.read(spark, table.location)
+    assert frame.where("_METADATA > 2").count() == 4
+    assert as_bag(frame.toArrow()) == as_bag(table.read())
+    assert len(choices[0].paths) == 0

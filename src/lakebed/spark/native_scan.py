@@ -2,8 +2,8 @@
 
 Spark's optimizer sees into such a scan: it decodes only the columns that a query needs, pushes filters into the files,
 counts rows by footers alone, and hands no row to Python. `choose` looks at the footer of each plain file, on the
-driver, and groups the files that Spark reads alike. Whatever is not certain to give the very same rows stays in the
-plan that is read through Arrow.
+driver, and groups the files that Spark reads alike. Rows that are deleted by position are dropped (`deleted_rows.py`).
+Whatever is not certain to give the very same rows stays in the plan that is read through Arrow.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark.sql.types import DataType
 from lakebed.errors import LakebedError
 from lakebed.kernel.parquet.stored import StoredFile, same_values, stored_file, widens
 from lakebed.model.split import Split
+from lakebed.spark.deleted_rows import RUN_BYTES, DeletedRows, can_be_told, places, without
 from lakebed.spark.expressions import constant, named, row_filter
 from lakebed.spark.types import spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits
@@ -32,6 +33,11 @@ from lakebed.verbs.read import ReadPlan
 _MOST_SCANS = 32
 """Files that are stored in more ways than these would make a plan of Spark that is too large: the rest of them is read
 through Arrow."""
+_DELETES_BYTES = 8 << 20
+"""Deleted rows that take more memory than this leave the rest of the files to be read through Arrow: Spark sends them
+to every executor."""
+_MOST_STATED = 4 << 20
+"""Deletes of a file that are more than these are not read on the driver."""
 _READING = {
     # What a session can set, and what would change rows: a reader's own options win.
     "ignoreCorruptFiles": "false",
@@ -53,12 +59,13 @@ _settings = threading.Lock()
 @dataclass(frozen=True, slots=True)
 class NativeFiles:
     """Files that Spark reads alike: the columns that it reads of them, as they are stored, and for each column of the
-    table where its values come from."""
+    table where its values come from. Either all of them have `deleted` rows or none."""
 
     stored: pa.Schema
     columns: tuple[PlainColumn, ...]
     paths: tuple[str, ...]
     size: int
+    deleted: tuple[DeletedRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
     groups: dict[object, list[int]] = {}
     layouts: dict[object, tuple[pa.Schema, tuple[PlainColumn, ...]]] = {}
     seen: set[str] = set()
+    deleting = _Deleting()
     for number, piece in enumerate(pieces):
         footer = footers.get(id(piece.file))
         if piece.file is None or footer is None:
@@ -105,8 +113,10 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
         layout = None if columns is None else _layout(footer, columns, plain.schema, int96)
         if layout is None or columns is None or path is None or path in seen:
             continue
+        if not deleting.reads(number, piece.file, (*layout.names, *plain.schema.names)):
+            continue
         seen.add(path)
-        key = (tuple(map(str, layout)), *map(_key, columns))
+        key = (number in deleting.of_piece, tuple(map(str, layout)), *map(_key, columns))
         groups.setdefault(key, []).append(number)
         layouts.setdefault(key, (layout, columns))
     sizes = {key: sum(_bytes(pieces[number].splits) for number in numbers) for key, numbers in groups.items()}
@@ -114,7 +124,12 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
     native = {number for key in chosen for number in groups[key]}
     rest = [split for number, piece in enumerate(pieces) if number not in native for split in piece.splits]
     scans = tuple(
-        NativeFiles(*layouts[key], tuple(_path(pieces[number].file) or "" for number in groups[key]), sizes[key])
+        NativeFiles(
+            *layouts[key],
+            tuple(_path(pieces[number].file) or "" for number in groups[key]),
+            sizes[key],
+            tuple(deleting.of_piece[number] for number in groups[key] if number in deleting.of_piece),
+        )
         for key in chosen
     )
     return Choice(plain.schema, keeps, scans, replace(plan, splits=tuple(rest)) if scans else plan)
@@ -133,7 +148,9 @@ def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -
         with _without_listing_jobs(spark, len(scan.paths)):
             reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
             files = reader.parquet(*(f"file:{path}" for path in scan.paths))
-        frame = files.select(*(value.alias(field.name) for value, field in zip(values, fields, strict=True)))
+        selected = [value.alias(field.name) for value, field in zip(values, fields, strict=True)]
+        frame = files.select(*selected, *places()) if scan.deleted else files.select(*selected)
+        frame = without(spark, frame, scan.deleted) if scan.deleted else frame
         frame = frame if choice.keeps is None else frame.where(choice.keeps)
         frames.append(frame.select(*map(named, columns)))
     return frames
@@ -157,6 +174,39 @@ def _path(file: PlainFile | None) -> str | None:
     if _UNLIKE.search(local) or name.startswith(("_", ".")) or name.endswith("._COPYING_"):
         return None
     return local
+
+
+class _Deleting:
+    """The deleted rows of the files of a plan by the number of their piece, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.of_piece: dict[int, DeletedRows] = {}
+        self._names: set[str] = set()
+        self._left = _DELETES_BYTES
+
+    def reads(self, number: int, file: PlainFile, columns: Sequence[str]) -> bool:
+        """Read the deletes of a file, if it has some. False where they are too many, or where Spark cannot tell the
+        file's rows from others; also where they cannot be read: reading the file through Arrow raises the right error.
+        """
+        if file.deletes is None:
+            return True
+        name = file.path.rpartition("/")[2]
+        if name in self._names or file.deletes.stated > _MOST_STATED or not can_be_told(name, columns):
+            return False
+        try:
+            positions = file.deletes.positions()
+        except (LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
+            return False
+        if positions is None or len(positions) == 0:
+            return True
+        rows = DeletedRows(name, positions)
+        size = rows.runs * RUN_BYTES
+        if size > self._left:
+            return False
+        self._left -= size
+        self._names.add(name)
+        self.of_piece[number] = rows
+        return True
 
 
 def _footers(files: Sequence[PlainFile]) -> list[StoredFile | None]:

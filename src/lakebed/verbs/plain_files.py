@@ -1,8 +1,9 @@
 """Plain files: data files that hold rows of a table as any reader of Parquet sees them.
 
-A format says which files of a plan's splits need nothing of its own (no log, no delete, no merge), and which stored
-column is which column of the table. An engine with a Parquet reader of its own may then read those files itself, and
-leave the other splits to the plan's `read`. Nobody has to: the splits of plain files can be read like all others.
+A format says which files of a plan's splits need nothing of its own (no log, no merge, deletes by position alone), and
+which stored column is which column of the table. An engine with a Parquet reader of its own may then read those files
+itself, and leave the other splits to the plan's `read`. Nobody has to: the splits of plain files can be read like all
+others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.files import Store
 from lakebed.kernel.parquet.stored import StoredFile
 from lakebed.kernel.predicates.tree import Node
@@ -22,15 +24,26 @@ S = TypeVar("S", bound=Split)
 
 
 @dataclass(frozen=True, slots=True)
+class Deletes:
+    """The deletes of one data file by position. `stated` is how many positions metadata says are stored, those of other
+    files included. `positions` reads them: the positions of deleted rows, ascending, None for none. It raises what a
+    read of the file raises."""
+
+    stated: int
+    positions: Callable[[], Int64s | None]
+
+
+@dataclass(frozen=True, slots=True)
 class PlainFile:
     """A data file by its path in a store, with the bytes and rows that metadata states: None where it does not. `about`
-    is what its format knows of it."""
+    is what its format knows of it. `deletes` tells which rows of it are deleted, None: no row is."""
 
     store: Store
     path: str
     size: int | None
     rows: int | None
     about: object
+    deletes: Deletes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +56,8 @@ class PlainColumn:
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[S]):
-    """Splits that are read together or not at all. `file` has exactly their rows, in any reader; None: a reader of the
-    format's own must read them."""
+    """Splits that are read together or not at all. `file` without its deleted rows has exactly their rows, in
+    any reader; None: a reader of the format's own must read them."""
 
     splits: tuple[S, ...]
     file: PlainFile | None = None

@@ -1,5 +1,5 @@
-"""Which data files any reader of Parquet reads as Iceberg does: those without deletes, whose columns are found by their
-field ids (the specification's "Column Projection")."""
+"""Which data files any reader of Parquet reads as Iceberg does: those without equality deletes, whose columns are found
+by their field ids (the specification's "Column Projection")."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from lakebed.errors import LakebedError
 from lakebed.formats.iceberg.codec.schema import FIELD_ID, FILE, METADATA_COLUMNS, SPEC_ID, arrow_schema, scalar
-from lakebed.formats.iceberg.data_files import DataFile
+from lakebed.formats.iceberg.data_files import Content, DataFile
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.conform import FileField, file_fields, with_mapping
 from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.plan import TaskReader
 from lakebed.formats.iceberg.read.split import IcebergSplit
 from lakebed.kernel.arrays import scalar_of
 from lakebed.kernel.parquet.stored import StoredFile
 from lakebed.kernel.predicates.where import columns_of
-from lakebed.verbs.plain_files import Piece, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import Deletes, Piece, PlainColumn, PlainFile, PlainReads
 from lakebed.verbs.read import ReadPlan
 
 _COMPUTED = {field.field_id for field in METADATA_COLUMNS.values()}
@@ -51,13 +52,18 @@ def _pieces(files: Files, splits: Sequence[IcebergSplit]) -> Iterator[Piece[Iceb
 
 def _plain_file(files: Files, split: IcebergSplit) -> PlainFile | None:
     data, deletes = split.task.data, split.task.deletes
-    if deletes or data.format != "PARQUET" or data.key_metadata is not None:
+    if data.format != "PARQUET" or data.key_metadata is not None:
+        return None
+    if any(delete.content is not Content.POSITION_DELETES or delete.key_metadata is not None for delete in deletes):
         return None
     try:
         store, path = files.place(data.path)
     except LakebedError:  # raised where the file is read
         return None
-    return PlainFile(store, path, data.size or None, None if data.record_count < 0 else data.record_count, data)
+    rows = None if data.record_count < 0 else data.record_count
+    stated = sum(delete.record_count for delete in deletes)
+    by_position = Deletes(stated, partial(deleted_positions, files, split.task)) if deletes else None
+    return PlainFile(store, path, data.size or None, rows, data, by_position)
 
 
 def _columns(

@@ -1,5 +1,5 @@
-"""Which data files any reader of Parquet reads as Paimon does: those that are merged with no other, have no deletion
-vector, and hold no row that is a delete."""
+"""Which data files any reader of Parquet reads as Paimon does: those that are merged with no other, and hold no row
+that is a delete. A deletion vector gives the positions of the rows that are gone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import pyarrow as pa
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.types import DataField, arrow_schema
+from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.row_tracking import TRACKING_COLUMNS, fields_of_file
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
+from lakebed.kernel.files import Store
 from lakebed.kernel.parquet.stored import StoredFile
-from lakebed.verbs.plain_files import Piece, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import Deletes, Piece, PlainColumn, PlainFile, PlainReads
 from lakebed.verbs.read import ReadPlan
 
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -41,25 +43,36 @@ def plain_reads(plan: ReadPlan[Any]) -> PlainReads[Any] | None:
 def _pieces(reader: BucketReader, splits: Sequence[PaimonSplit]) -> Iterator[Piece[PaimonSplit]]:
     for split in splits:
         sections = reader.sections(split)
-        plain = [section[0] for section in sections if len(section) == 1 and _is_plain(reader, split, section[0])]
+        plain = [section[0] for section in sections if len(section) == 1 and _is_plain(reader, section[0])]
         if not plain:
             yield Piece((split,))
             continue
         for file in plain:
             alone = replace(split, files=(file,), size=file.file_size)
-            about = PlainFile(reader.history.store, split.path(file), file.file_size, file.row_count, file)
-            yield Piece((alone,), about)
+            deletes = _deletes(reader.history.store, split, file)
+            plain_file = PlainFile(
+                reader.history.store, split.path(file), file.file_size, file.row_count, file, deletes
+            )
+            yield Piece((alone,), plain_file)
         names = {file.file_name for file in plain}
         others = tuple(file for file in split.files if file.file_name not in names)
         if others:
             yield Piece((replace(split, files=others, size=sum(file.file_size for file in others)),))
 
 
-def _is_plain(reader: BucketReader, split: PaimonSplit, file: DataFileMeta) -> bool:
-    """Whether all rows of a file that is read alone are rows of the table."""
-    if not file.file_name.endswith(".parquet") or file.file_name in split.deletions:
+def _is_plain(reader: BucketReader, file: DataFileMeta) -> bool:
+    """Whether all rows of a file that is read alone are rows of the table, but for those that a vector deletes."""
+    if not file.file_name.endswith(".parquet"):
         return False
     return not reader.schema.primary_keys or file.delete_row_count == 0
+
+
+def _deletes(store: Store, split: PaimonSplit, file: DataFileMeta) -> Deletes | None:
+    deletion = split.deletions.get(file.file_name)
+    if deletion is None:
+        return None
+    stated = file.row_count if deletion.cardinality is None else deletion.cardinality
+    return Deletes(stated, lambda: DeletionVectors(store, (file,), split.deletions).of(file))
 
 
 def _columns(
