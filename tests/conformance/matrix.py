@@ -65,8 +65,14 @@ GRID = (
         )),
         "iceberg": Cell((f"{ICEBERG}TestChanges", f"{GOLDEN_ICEBERG}test_changes")),
     }),
-    Row("the row before and after each change", "`cdc.enabled`", {
+    Row("the row before and after each change", "`-U`, `+U` in `table.changes`", {
         "hudi": Cell((f"{HUDI}TestFullChanges", f"{HUDI}TestFullStream", "tests/golden/test_hudi_cdc.py::")),
+        "paimon": Cell((
+            f"{PAIMON_CHANGES}test_changes[cl_", f"{PAIMON_CHANGES}test_stream[cl_",
+        )),
+        "iceberg": Cell(
+            (f"{GOLDEN_ICEBERG}test_updates_are_told_by_row_ids",), "rows with ids, from format version 3 on",
+        ),
     }),
     Row("stream", "`table.stream`", {
         "hudi": Cell((f"{HUDI}TestStream",)),
@@ -89,8 +95,12 @@ GRID = (
     }),
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
         "hudi": Cell(
-            (f"{HUDI}TestWrite", "tests/unit/hudi/write/test_write.py::", "tests/property/test_hudi_writes.py::"),
-            "keys in base files (bloom and simple index)",
+            (
+                f"{HUDI}TestWrite", "tests/unit/hudi/write/test_write.py::", "tests/property/test_hudi_writes.py::",
+                "tests/unit/hudi/write/test_buckets.py::", "tests/unit/hudi/write/test_consistent_hashing.py::",
+                "tests/unit/hudi/write/test_global_indexes.py::", "tests/interop/test_hudi_writers_outside.py::",
+            ),
+            "no index outside of the table, no base files but Parquet",
         ),
         "paimon": Cell(
             (
@@ -99,7 +109,7 @@ GRID = (
                 "tests/unit/paimon/rewrite/test_postpone.py::", "tests/property/test_paimon_model.py::",
                 "tests/interop/test_paimon_outside.py::",
             ),
-            "every bucket mode, merge engine and changelog producer",
+            "no columns of the types BLOB, GEOGRAPHY, GEOMETRY, MULTISET, VARIANT and VECTOR",
         ),
         "iceberg": Cell((
             f"{ICEBERG}TestWrite", "tests/unit/iceberg/write/test_sink.py::",
@@ -120,8 +130,12 @@ GRID = (
     }),
     Row("rewrite small files", "`table.rewrite`", {
         "hudi": Cell(
-            ("tests/unit/hudi/rewrite/test_compaction.py::", "tests/unit/hudi/rewrite/test_clustering.py::"),
-            "compaction and clustering, no log compaction",
+            (
+                "tests/unit/hudi/rewrite/test_compaction.py::", "tests/unit/hudi/rewrite/test_clustering.py::",
+                "tests/unit/hudi/rewrite/test_log_compaction.py::", "tests/unit/hudi/rewrite/test_resizing.py::",
+                "tests/crash/test_hudi_services.py::", "tests/crash/test_hudi_log_compaction.py::",
+                "tests/interop/test_hudi_lives_outside.py::",
+            ),
         ),
         "paimon": Cell((
             "tests/golden/test_paimon_compaction.py::", "tests/unit/paimon/rewrite/test_compaction.py::",
@@ -137,8 +151,11 @@ GRID = (
     }),
     Row("expire", "`table.expire`", {
         "hudi": Cell(
-            ("tests/unit/hudi/expire/test_clean.py::", "tests/crash/test_hudi_clean.py::"),
-            "clean by commits, hours and file versions; no partition TTL",
+            (
+                "tests/unit/hudi/expire/test_clean.py::", "tests/crash/test_hudi_clean.py::",
+                "tests/unit/hudi/expire/test_partitions.py::", "tests/unit/hudi/expire/test_failed_writes.py::",
+                "tests/unit/hudi/expire/test_orphans.py::",
+            ),
         ),
         "paimon": Cell(("tests/unit/paimon/expire/test_run.py::", "tests/crash/test_paimon_expire.py::")),
         "iceberg": Cell(("tests/unit/iceberg/expire/test_run.py::", "tests/crash/test_iceberg_commit.py::")),
@@ -165,6 +182,7 @@ GRID = (
         )),
     }),
     Row("branches made, removed, followed", "`table.branch`, `table.fast_forward`", {
+        "hudi": Cell(none="the format has no such thing"),
         "paimon": Cell(("tests/unit/paimon/test_branches.py::", "tests/crash/test_paimon_branches.py::",
                         "tests/interop/test_paimon_outside.py::test_a_branch_of_ours_is_followed_by_both")),
         "iceberg": Cell(("tests/unit/cli/test_refs.py::test_branches",
