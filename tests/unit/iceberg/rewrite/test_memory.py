@@ -18,7 +18,7 @@ from tests.tables.iceberg.lake import Lake
 pytestmark = pytest.mark.slow
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", LongType()), NestedField(3, "text", StringType()))
-EACH = 100_000
+EACH = 50_000
 """Rows of a file: 12 MB decoded."""
 ENCODE = {"rewrite-all": True, "lakebed.rewrite.concat-min-row-group-bytes": 1 << 40}
 WAYS: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ def some(number: int) -> pa.Table:
     """Text that takes much memory and little disk."""
     ids = np.arange(number * EACH, (number + 1) * EACH)
     keys = np.random.default_rng(number).integers(0, 1 << 40, EACH)
-    texts = pa.array(["x" * 95 + str(n) for n in range(100)]).take(pa.array(keys % 100))
+    texts = pa.array(["x" * 212 + str(n) for n in range(100)]).take(pa.array(keys % 100))
     return pa.table({"id": ids, "k": keys, "text": texts})
 
 
