@@ -132,13 +132,17 @@ class Meeting:
 
     What is acknowledged is there afterwards, as if one had come after the other, in either order; a verb that is
     refused has changed nothing, or with `partly` something, and finds its way when it is done again.
+
+    `like` is a meeting at the same table, seen in the same way: what it found out of acts that nobody disturbs holds
+    here too.
     """
 
     def __init__(
-        self, make: Make, first: Act, second: Act, look: Look, locks: Sequence[str] = (), partly: bool = False
-    ) -> None:
+        self, make: Make, first: Act, second: Act, look: Look, locks: Sequence[str] = (), partly: bool = False,
+        like: Meeting | None = None,
+    ) -> None:  # fmt: skip
         self.make, self.look, self.acts, self.locks, self.partly = make, look, (first, second), locks, partly
-        self._alone: dict[tuple[Act, ...], tuple[bool, Any]] = {}
+        self._alone: dict[tuple[Act, ...], tuple[bool, Any]] = like._alone if like else {}
         whole = FaultyStore(make())
         self.refused_alone = refusal(first, whole) is not None
         verbs = [call.verb for call in whole.changes]

@@ -231,7 +231,7 @@ def test_two_deaths_and_a_third_run(make: Callable[[str], Make], name: str) -> N
 def test_who_comes_between_plan_and_commit(make: Callable[[str], Make], name: str, other: str) -> None:
     verb, act = VERBS[name], another_writer if other == "rival" else an_expiry
     between = Meeting(make(name), verb.act, act, seen, LOCKS)
-    around = Meeting(make(name), act, verb.act, seen, LOCKS)
+    around = Meeting(make(name), act, verb.act, seen, LOCKS, like=between)
     for meeting, moments in ((between, between.moments), (around, around.moments[-1:])):
         assert moments or meeting.refused_alone
         for moment in moments:

@@ -65,7 +65,7 @@ def test_who_comes_between_plan_and_commit(make: Callable[[str], Make], name: st
     verb, copy = VERBS[name], make(name)
     act = getattr(verb, other)
     between = Meeting(copy, verb.act, act, verb.seen, partly=verb.partly)
-    around = Meeting(copy, act if other == "rival" else expire_all, verb.act, verb.seen)
+    around = Meeting(copy, act if other == "rival" else expire_all, verb.act, verb.seen, like=between)
     assert between.moments and (around.moments or around.refused_alone)
     for meeting, moments in ((between, between.moments), (around, around.moments[-1:])):
         for moment in moments:
