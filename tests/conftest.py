@@ -29,6 +29,8 @@ SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
 INTEROP = ("tests/interop/", "tests/programs/")
 """The folders of `./run interop`."""
+HUDI = "tests/interop/test_hudi_"
+"""The files whose tests share a process of each release of Hudi, on Spark."""
 PATIENCE = 900
 """Seconds: a busy machine takes minutes to start a JVM."""
 PROGRAMS = (f"{SPARK}test_demo.py",)
@@ -114,7 +116,11 @@ class SparkTogether(LoadScopeScheduling):
     """Gives the tests of a group to one worker, and every other test to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return group_of(nodeid) or nodeid
+        return group_of(nodeid) or self.alone(nodeid)
+
+    def alone(self, nodeid: str) -> str:
+        """What goes to one worker with a test of no group."""
+        return nodeid
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Forget a group whose tests are all done: pytest-xdist counts what is left in every group that a worker ever
@@ -126,8 +132,16 @@ class SparkTogether(LoadScopeScheduling):
             groups.pop(group, None)
 
 
+class FilesTogether(SparkTogether):
+    """Gives the tests of a group to one worker, and those of every other file to one."""
+
+    def alone(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0]
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether | None:
-    return SparkTogether(config, log) if config.getoption("dist") == "load" else None
+    known = {"load": SparkTogether, "loadfile": FilesTogether}
+    return known[config.getoption("dist")](config, log) if config.getoption("dist") in known else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -143,11 +157,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """The tests that one worker runs one after the other: those of the shared Spark session, and those that start Spark
-    as a program, so that few JVMs run at once. "" for a test of no group.
+    """The tests that one worker runs one after the other: those of the shared Spark session, those that start Spark as
+    a program, so that few JVMs run at once, and those that ask the releases of Hudi. "" for a test of no group.
 
     Spark gives the Python of a stream ten seconds to start: wrap a query that a test starts in `despite_slow_start`.
     """
+    if nodeid.startswith(HUDI):
+        return "hudi"
     if not nodeid.startswith(SPARK) or nodeid.startswith(WITHOUT_SPARK):
         return ""
     return "programs" if nodeid.startswith(PROGRAMS) else "session"

@@ -1,17 +1,12 @@
-"""Hudi's own engine on tables whose timeline lakebed archived: reads them, writes on, archives again by itself.
+"""The order `archived_table` of `hudi_lives_peer.py`: a release of Hudi on a table whose timeline lakebed archived. It
+reads it, writes on, and archives again by itself.
 
-    python hudi_archive_peer.py BUNDLE_JAR FOLDER < SPECS
-
-SPECS is one JSON object a line: path, golden (the same table as Hudi archived it), name, version, merge_on_read, begin
-(where a range starts). An answer is one JSON object a table, behind the mark `ANSWER `.
+A table has a path, golden (the same table as Hudi archived it), name, version, merge_on_read, begin (where a range
+starts).
 """
 
-import json
 import sys
 
-from hudi_jvm import session
-
-JAR, FOLDER = sys.argv[1:3]
 SCHEMA = "id string, ts long, part string, s string, i int"
 OPTIONS = {
     "hoodie.datasource.write.recordkey.field": "id",
@@ -38,23 +33,13 @@ OPTIONS = {
 }
 WRITES = 8
 
-spark = session(
-    JAR,
-    FOLDER,
-    {
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",
-    },
-)
 
-
-def rows(path, **options):
+def rows(spark, path, **options):
     found = spark.read.format("hudi").options(**options).load(path)
     return sorted(list(row) for row in found.select("_hoodie_record_key", "_hoodie_commit_time", "ts", "s").collect())
 
 
-def archived(path):
+def archived(spark, path, newer):
     """[instant, action, state, whether its metadata can be read] as Hudi's own archived timeline gives them."""
     jvm = spark._jvm
     conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
@@ -63,20 +48,19 @@ def archived(path):
     timeline.loadCompletedInstantDetailsInMemory()
     found = []
     for instant in timeline.getInstants():
-        time = instant.requestedTime() if hasattr(instant, "requestedTime") and NEW else instant.getTimestamp()
+        time = instant.requestedTime() if newer else instant.getTimestamp()
         state = instant.getState().name()
         whole = state == "COMPLETED" and timeline.getInstantDetails(instant).isPresent()
         found.append([time, instant.getAction(), state, bool(whole)])
     return sorted(found)
 
 
-NEW = "0.15" not in JAR.rpartition("/")[2]
-
-
-def visit(spec):
+def visit(spark, newer, spec):
+    """What a release reads of the table, its timeline before and after it wrote on, and what it read then. `newer` is
+    one after 0.15."""
     path = spec["path"]
     options = {**OPTIONS, "hoodie.table.name": spec["name"]}
-    if NEW:
+    if newer:
         options["hoodie.write.table.version"] = str(spec["version"])
     if spec["merge_on_read"]:
         options |= {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.compact.inline": "true"}
@@ -86,20 +70,13 @@ def visit(spec):
     }
     print(f"reading {path}", file=sys.stderr, flush=True)
     answer = {
-        "snapshot": rows(path),
-        "range": rows(path, **incremental),
-        "golden_range": rows(spec["golden"], **incremental),
-        "archived": archived(path),
+        "snapshot": rows(spark, path),
+        "range": rows(spark, path, **incremental),
+        "golden_range": rows(spark, spec["golden"], **incremental),
+        "archived": archived(spark, path, newer),
     }
     for number in range(WRITES):
         print(f"write {number}", file=sys.stderr, flush=True)
         data = [(f"k{key:04d}", 1000 + number, "a", f"jvm-{number}", number) for key in range(number, number + 5)]
         spark.createDataFrame(data, SCHEMA).write.format("hudi").options(**options).mode("append").save(path)
-    return answer | {"snapshot_after": rows(path), "archived_after": archived(path)}
-
-
-for line in sys.stdin:
-    if line.strip():
-        one = json.loads(line)
-        print("ANSWER " + json.dumps({"name": one["name"], **visit(one)}), flush=True)
-spark.stop()
+    return answer | {"snapshot_after": rows(spark, path), "archived_after": archived(spark, path, newer)}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.conftest import named
+from tests.interop.hudi_actors import release_of
 
 HERE = Path(__file__).parent
 
@@ -25,9 +26,6 @@ def ask(python: str, script: str, arguments: list[str], lines: list[str]) -> lis
 
 
 def told(release: str, folder: Path, stories: list[dict[str, Any]]) -> dict[str, Any]:
-    """What one release of Hudi says of stories of writes (`hudi_peer.py`), by name."""
-    jar = f"{named('LAKEBED_HUDI_JARS')}/hudi-spark3.5-bundle_2.12-{release}.jar"
-    lines = [json.dumps(story) for story in stories]
-    return {
-        answer["name"]: answer for answer in ask("LAKEBED_HUDI_JVM_PYTHON", "hudi_peer.py", [jar, str(folder)], lines)
-    }
+    """What one release of Hudi says of stories of writes (`hudi_stories.py`), by name."""
+    engine = release_of(release)
+    return {story["name"]: engine.order(do="story", folder=str(folder), story=story) for story in stories}

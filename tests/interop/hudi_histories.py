@@ -1,11 +1,8 @@
-"""Hudi's own engine, one Spark session of one release: plays histories and says what the table holds after each step.
+"""The order `history` of `hudi_lives_peer.py`: a release of Hudi plays a history and says what the table holds after
+each step.
 
-    python hudi_histories_peer.py BUNDLE_JAR FOLDER < HISTORIES
-
-HISTORIES is one JSON object a line: name, options, steps; a step is [operation, schema, [row, ...], {options}]. A step
-that the engine itself fails at stays in the table as that left it. The answer is one JSON object a history behind the
-mark `ANSWER `: its path, and after each step the completed instants of writes and the rows, as JSON texts, or null
-where the engine cannot read what it wrote.
+A history has a name, options, steps; a step is [operation, schema, [row, ...], {options}]. A step that the engine
+itself fails at stays in the table as that left it.
 """
 
 import json
@@ -13,9 +10,6 @@ import re
 import sys
 from pathlib import Path
 
-from hudi_jvm import session
-
-JAR, FOLDER = sys.argv[1:3]
 OPTIONS = {
     "hoodie.upsert.shuffle.parallelism": "1",
     "hoodie.insert.shuffle.parallelism": "1",
@@ -33,8 +27,6 @@ DERIVED = [
     "date_add(date'1969-12-01', n * 100) as day",
 ]
 
-spark = session(JAR, FOLDER)
-
 
 def text(value):
     return None if value is None else str(value)
@@ -46,7 +38,7 @@ def completed(path):
     return sorted(m[2] or m[1] for m in map(WRITE.fullmatch, names) if m)
 
 
-def rows(path):
+def rows(spark, path):
     try:
         frame = spark.read.format("hudi").load(path).drop("_hoodie_file_name", "_hoodie_commit_seqno")
         found = [row.asDict(True) for row in frame.collect()]
@@ -56,9 +48,10 @@ def rows(path):
     return sorted(json.dumps({name: text(value) for name, value in row.items()}, sort_keys=True) for row in found)
 
 
-for line in sys.stdin:
-    history = json.loads(line)
-    path, states = f"{FOLDER}/{history['name']}", []
+def play(spark, folder, history):
+    """The history's path in `folder`, and after each step the completed instants of writes and the rows, as JSON texts,
+    or null where the engine cannot read what it wrote."""
+    path, states = f"{folder}/{history['name']}", []
     for number, (operation, schema, content, more) in enumerate(history["steps"]):
         options = {**OPTIONS, **history["options"], **more, "hoodie.table.name": history["name"]}
         options["hoodie.datasource.write.operation"] = operation
@@ -67,5 +60,5 @@ for line in sys.stdin:
             frame.write.format("hudi").options(**options).mode("append" if number else "overwrite").save(path)
         except Exception as error:
             print(f"{path}: {operation}: {str(error)[:300]}", file=sys.stderr)
-        states.append([completed(path), rows(path)])
-    print("ANSWER " + json.dumps({"name": history["name"], "path": path, "states": states}), flush=True)
+        states.append([completed(path), rows(spark, path)])
+    return {"name": history["name"], "path": path, "states": states}

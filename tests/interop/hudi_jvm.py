@@ -2,8 +2,9 @@
 
 from pyspark.sql import SparkSession
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The JVM's simple compiler and collector: it starts sooner and takes less of the processors for small tables."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1200m -Xmn800m -XX:MetaspaceSize=256m"
+"""The JVM's simple compiler and collector: it starts sooner and takes less of the processors for small tables. The heap
+has its size from the start: else a quarter of the time goes into collections of a small one that grows."""
 
 
 def session(jar, folder, settings=(), quick=True):

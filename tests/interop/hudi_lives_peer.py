@@ -12,7 +12,9 @@ ORDERS is one JSON object a line, whose `do` is
 - `listed`: the files that the metadata table of `path` lists, each as partition, name and size;
 - `indexed`: what it knows of `files` (partition, name, keys): the range and the nulls of `column`, and how many of
   the keys its filter may have; and of `keys` where each is: partition and file id. Of parts that it lacks, nothing.
-  Release 1.1 alone answers this.
+  Release 1.1 alone answers this;
+- `story`, `history` and `archived_table`: a whole `story` in `folder`, a `history` in it, or a `table`; what they are
+  and what is answered, `hudi_stories.py`, `hudi_histories.py` and `hudi_archived.py` say.
 
 The answer to each is one JSON object behind the mark `ANSWER `: `rows`, or `error`.
 """
@@ -25,9 +27,13 @@ import time
 os.environ.update(TZ="UTC", PYSPARK_PYTHON=sys.executable)
 time.tzset()
 
+import hudi_archived  # noqa: E402
+import hudi_histories  # noqa: E402
+import hudi_stories  # noqa: E402
 from hudi_jvm import session  # noqa: E402
 
 JAR, FOLDER = sys.argv[1:3]
+NEWER = "0.15" not in JAR.rpartition("/")[2]
 spark = session(
     JAR,
     FOLDER,
@@ -87,8 +93,7 @@ def archived(order):
     conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
     builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
     timeline = builder.setConf(conf).setBasePath(order["path"]).build().getArchivedTimeline()
-    newer = "0.15" not in JAR.rpartition("/")[2]
-    return [[i.requestedTime() if newer else i.getTimestamp(), i.getAction()] for i in timeline.getInstants()]
+    return [[i.requestedTime() if NEWER else i.getTimestamp(), i.getAction()] for i in timeline.getInstants()]
 
 
 def metadata_of(path):
@@ -145,6 +150,9 @@ ORDERS = {
     "archived": archived,
     "listed": listed,
     "indexed": indexed,
+    "story": lambda order: hudi_stories.play(spark, order["folder"], order["story"]),
+    "history": lambda order: hudi_histories.play(spark, order["folder"], order["history"]),
+    "archived_table": lambda order: hudi_archived.visit(spark, NEWER, order["table"]),
 }
 
 for line in sys.stdin:

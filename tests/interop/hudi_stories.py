@@ -1,21 +1,14 @@
-"""Hudi's own engine, one Spark session of one release: plays stories of writes on fresh tables and reads them back.
+"""The order `story` of `hudi_lives_peer.py`: a release of Hudi plays a story of writes on a fresh table and reads it
+back.
 
-    python hudi_peer.py BUNDLE_JAR FOLDER < STORIES
-
-STORIES is one JSON object a line: name, options, steps, and its schema where that is not the one below; a step is
-[operation, [row, ...], {options}]. The answer is one JSON object a story behind the mark `ANSWER `: the commits, the
-snapshot, and the rows of each range between two commits, or the error where the release cannot read one.
+A story has a name, options, steps, and its schema where that is not the one below; a step is
+[operation, [row, ...], {options}].
 """
 
 import itertools
-import json
 import re
-import sys
 from pathlib import Path
 
-from hudi_jvm import session
-
-JAR, FOLDER = sys.argv[1:3]
 SCHEMA = "id string, ts long, part string, x string, n int"
 OPTIONS = {
     "hoodie.datasource.write.recordkey.field": "id",
@@ -36,8 +29,6 @@ OPTIONS = {
 }
 COMPLETED = re.compile(r"(\d{17})(?:_(\d{17}))?\.(commit|deltacommit|replacecommit)")
 
-spark = session(JAR, FOLDER)
-
 
 def commits(path):
     """[requested, completed] of each completed write, by requested time."""
@@ -46,7 +37,7 @@ def commits(path):
     return sorted([m[1], m[2] or ""] for m in map(COMPLETED.fullmatch, names) if m)
 
 
-def rows(path, schema, options=()):
+def rows(spark, path, schema, options=()):
     try:
         found = spark.read.format("hudi").options(**dict(options)).load(path)
         columns = ["_hoodie_commit_time", *(column.split()[0] for column in schema.split(", "))]
@@ -55,9 +46,10 @@ def rows(path, schema, options=()):
         return f"{type(error).__name__}: {str(error)[:300]}"
 
 
-for line in sys.stdin:
-    story = json.loads(line)
-    path, schema = f"{FOLDER}/{story['name']}", story.get("schema", SCHEMA)
+def play(spark, folder, story):
+    """The story's path in `folder`, its commits, the snapshot, the rows of each range between two commits, or the error
+    where the release cannot read one, and its changes where it logs them."""
+    path, schema = f"{folder}/{story['name']}", story.get("schema", SCHEMA)
     for number, (operation, content, more) in enumerate(story["steps"]):
         options = {**OPTIONS, **story["options"], **more, "hoodie.table.name": story["name"]}
         options["hoodie.datasource.write.operation"] = operation
@@ -67,6 +59,7 @@ for line in sys.stdin:
     moments = [completed or requested for requested, completed in done]
     ranges = {
         f"{low}_{high}": rows(
+            spark,
             path,
             schema,
             {
@@ -91,12 +84,11 @@ for line in sys.stdin:
             .load(path)
         )
         cdc = [list(row) for row in found.select("op", "ts_ms", "before", "after").collect()]
-    answer = {
+    return {
         "name": story["name"],
         "path": path,
         "commits": done,
-        "snapshot": rows(path, schema),
+        "snapshot": rows(spark, path, schema),
         "ranges": ranges,
         "cdc": cdc,
     }
-    print("ANSWER " + json.dumps(answer), flush=True)

@@ -18,8 +18,8 @@ class Engine(Protocol):
 
 
 Process = TypeVar("Process", bound=Engine)
-MOST = 2
-"""So many processes stay; one has about a gigabyte of memory."""
+MOST = 3
+"""So many processes stay, as many as there are releases of Hudi; one has one to two gigabytes of memory."""
 _kept: dict[str, tuple[Engine, Path]] = {}
 
 

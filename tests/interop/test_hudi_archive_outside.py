@@ -2,7 +2,6 @@
 on, compacts, cleans, and archives again by itself."""
 
 import datetime
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 import lakebed
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from tests.golden import unpack
-from tests.interop.conftest import named
-from tests.interop.hudi_ask import ask
+from tests.interop.hudi_actors import release_of
 from tests.tables.hudi.replay import Replay, replay_of
 
 BUNDLES = {
@@ -38,7 +36,7 @@ def met(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
                 if not step.what.startswith("savepoint"):
                     lakebed.open(replay.table).archive(options=replay.options)
         visits.append(_visit(name, replay))
-    _ask(request.param, folder, visits)
+    _ask(request.param, visits)
     return visits
 
 
@@ -80,14 +78,11 @@ def _rows(table: lakebed.Table) -> list[list[Any]]:
     return sorted([*row.values()] for row in found.to_pylist())
 
 
-def _ask(release: str, folder: Path, visits: list[dict[str, Any]]) -> None:
-    (jar,) = Path(named("LAKEBED_HUDI_JARS")).glob(f"hudi-spark*-{release}.jar")
+def _ask(release: str, visits: list[dict[str, Any]]) -> None:
     keys = ("name", "path", "golden", "version", "merge_on_read", "begin")
-    specs = [json.dumps({key: visit[key] for key in keys}) for visit in visits]
-    answers = ask("LAKEBED_HUDI_JVM_PYTHON", "hudi_archive_peer.py", [str(jar), str(folder)], specs)
-    for visit, answer in zip(visits, answers, strict=True):
-        assert visit["name"] == answer["name"]
-        visit["answer"] = answer
+    engine = release_of(release)
+    for visit in visits:
+        visit["answer"] = engine.order(do="archived_table", table={key: visit[key] for key in keys})
 
 
 def test_hudi_reads_the_same_rows(met: list[dict[str, Any]]) -> None:

@@ -20,8 +20,7 @@ import pytest
 import lakebed
 from lakebed.errors import DataCleanedError, ReadWarning
 from lakebed.verbs.table import Table
-from tests.interop.conftest import named
-from tests.interop.hudi_ask import ask
+from tests.interop.hudi_actors import release_of
 
 pytestmark = pytest.mark.timeout(1800)  # each release starts a JVM and writes dozens of commits
 
@@ -135,11 +134,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], d
     found = {}
     for release, seeds in SEEDS.items():
         folder = tmp_path_factory.mktemp(release)
-        jar = f"{named('LAKEBED_HUDI_JARS')}/hudi-spark3.5-bundle_2.12-{release}.jar"
-        stories = [Story(release, seed) for seed in seeds]
-        lines = [json.dumps({"name": s.name, "options": s.options, "steps": s.steps}) for s in stories]
-        told = ask("LAKEBED_HUDI_JVM_PYTHON", "hudi_histories_peer.py", [jar, str(folder)], lines)
-        found |= {(release, seed): answer for seed, answer in zip(seeds, told, strict=True)}
+        engine = release_of(release)
+        for seed in seeds:
+            story = Story(release, seed)
+            history = {"name": story.name, "options": story.options, "steps": story.steps}
+            found[release, seed] = engine.order(do="history", folder=str(folder), history=history)
     return found
 
 
