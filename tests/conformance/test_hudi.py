@@ -1,5 +1,6 @@
 """Hudi tables of every kind, held to what each verb promises."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,8 +38,10 @@ class TestRead(ReadConformance):
         return lakebed.open(unpack("hudi", name))
 
 
-def readable_moments(table: Table) -> list[Instant]:
-    """Completed writes as of which the cleaner left the table readable, in the order of ranges, the newest few."""
+@functools.cache
+def readable_moments(location: str) -> list[Instant]:
+    """Completed writes as of which the cleaner left a golden table readable, in the order of ranges, the newest few."""
+    table = lakebed.open(location)
 
     def readable(instant: Instant) -> bool:
         try:
@@ -64,7 +67,7 @@ class TestChanges(ChangesConformance):
 
     @pytest.fixture
     def moments(self, table: Table) -> list[Instant]:
-        return readable_moments(table)
+        return readable_moments(table.location)
 
 
 class TestFullChanges(ChangesConformance):
@@ -84,7 +87,7 @@ class TestFullChanges(ChangesConformance):
 
     @pytest.fixture
     def moments(self, table: Table) -> list[Instant]:
-        return readable_moments(table)
+        return readable_moments(table.location)
 
 
 class TestFullStream(StreamConformance):

@@ -96,14 +96,21 @@ class TestLacks(LacksConformance):
         return [lambda t: t.archive()]
 
 
+@pytest.fixture(scope="module", params=["2", "3"])
+def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that is written once, for tests that only read."""
+    folder = tmp_path_factory.mktemp("ours") / "table"
+    table = _created(folder, request.param)
+    table.write(write_rows(list(range(50))))
+    table.write(write_rows([3, 7, 99], text="new"), mode="upsert")
+    table.write(write_rows([4]), mode="delete")
+    return folder
+
+
 class TestReadOurs(ReadConformance):
-    @pytest.fixture(params=["2", "3"])
-    def table(self, request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-        table = _created(tmp_path / "table", request.param)
-        table.write(write_rows(list(range(50))))
-        table.write(write_rows([3, 7, 99], text="new"), mode="upsert")
-        table.write(write_rows([4]), mode="delete")
-        return lakebed.open(tmp_path / "table")
+    @pytest.fixture
+    def table(self, ours: Path) -> Table:
+        return lakebed.open(ours)
 
     @pytest.fixture
     def order(self) -> Callable[[Instant], Any]:

@@ -30,14 +30,29 @@ class TestRead(ReadConformance):
         return lakebed.open(unpack("paimon", request.param))
 
 
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with several commits, for tests that only read."""
+    folder = tmp_path_factory.mktemp("changed") / "table"
+    _changed(_created(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that is written once, for tests that only read."""
+    folder = tmp_path_factory.mktemp("ours") / "table"
+    table = _created(folder)
+    table.write(write_rows(list(range(50))))
+    table.write(write_rows([3, 7, 99], text="new"), mode="upsert")
+    table.write(write_rows([4]), mode="delete")
+    return folder
+
+
 class TestReadOurs(ReadConformance):
     @pytest.fixture
-    def table(self, tmp_path: Path) -> Table:
-        table = _created(tmp_path / "table")
-        table.write(write_rows(list(range(50))))
-        table.write(write_rows([3, 7, 99], text="new"), mode="upsert")
-        table.write(write_rows([4]), mode="delete")
-        return lakebed.open(tmp_path / "table")
+    def table(self, ours: Path) -> Table:
+        return lakebed.open(ours)
 
 
 class TestWrite(WriteConformance):
@@ -65,9 +80,8 @@ class TestChangesOurs(ChangesConformance):
     """Changes as the commits wrote them, and as snapshots differ."""
 
     @pytest.fixture(params=["auto", "diff"])
-    def table(self, request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-        _changed(_created(tmp_path / "table"))
-        return lakebed.open(tmp_path / "table", {"incremental-between-scan-mode": request.param})
+    def table(self, request: pytest.FixtureRequest, changed: Path) -> Table:
+        return lakebed.open(changed, {"incremental-between-scan-mode": request.param})
 
     @pytest.fixture
     def key(self) -> tuple[str, ...]:
@@ -102,9 +116,8 @@ class TestChangesLogged(ChangesConformance):
 
 class TestStreamOurs(StreamConformance):
     @pytest.fixture
-    def table(self, tmp_path: Path) -> Table:
-        _changed(_created(tmp_path / "table"))
-        return lakebed.open(tmp_path / "table", {"read.start-commit": "earliest"})
+    def table(self, changed: Path) -> Table:
+        return lakebed.open(changed, {"read.start-commit": "earliest"})
 
     @pytest.fixture
     def key(self) -> tuple[str, ...]:
