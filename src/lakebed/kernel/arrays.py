@@ -6,7 +6,10 @@ takes longer than all else in a small read, so `from_numpy` and `from_values` ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +28,14 @@ Float64s: TypeAlias = npt.NDArray[np.float64]
 Objects: TypeAlias = npt.NDArray[np.object_]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
+_LAST_OFFSET = 2**31 - 1
+_FEW = 64
+"""Up to so many values go without numpy."""
+_CODES = {
+    "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
+    "float": "f", "double": "d",
+}  # fmt: skip
+"""Those of `array` in the standard library, by type."""
 TEXTS_ONCE = pa.dictionary(pa.int32(), pa.string())
 """The type of a text column that holds each text once."""
 
@@ -49,6 +60,8 @@ def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values as an Arrow array of a type, None for null: numbers, truth values, texts, binaries, mappings for structs,
     and lists or pairs of them. Other types are left to `pyarrow.array`. OverflowError for what one array cannot hold,
     ValueError and TypeError for values of another type."""
+    if len(values) <= _FEW and (code := _code(kind)):
+        return _few(values, kind, code)
     nulls = np.fromiter((value is None for value in values), np.bool_, len(values))
     valid = _bits(~nulls) if nulls.any() else None
     if is_number(kind) or pa.types.is_boolean(kind):
@@ -71,6 +84,42 @@ def from_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         parts = [() if value is None else value for value in values]
         return _array(kind, len(values), _offsets(parts), valid, children=[_items(parts, kind)])
     return pa.array(values, kind)
+
+
+@lru_cache(256)
+def _code(kind: pa.DataType) -> str:
+    """How `_few` makes an array of this type: as numbers, by a code of the standard library, ? as truth values,
+    t as texts or binaries, "" not at all."""
+    if kind in (pa.string(), pa.binary()):
+        return "t"
+    return "?" if kind == pa.bool_() else _CODES.get(str(kind), "")
+
+
+def _few(values: Sequence[Any], kind: pa.DataType, code: str) -> pa.Array:
+    """`from_values` without numpy, whose calls would take most of the time."""
+    count, missing = len(values), [place for place, value in enumerate(values) if value is None]
+    valid = _bitmap(range(count)) & ~_bitmap(missing) if missing else None
+    validity = None if valid is None else _bytes_of(valid, count)
+    if code == "t":
+        texts = [value.encode() if isinstance(value, str) else memoryview(value or b"") for value in values]
+        ends = pa.py_buffer(_offsets(texts))
+        return pa.Array.from_buffers(kind, count, [validity, ends, pa.py_buffer(b"".join(texts))])
+    if code == "?":
+        flags = _bitmap(place for place, value in enumerate(values) if value)
+        return pa.Array.from_buffers(kind, count, [validity, _bytes_of(flags, count)])
+    try:
+        numbers: Any = array(code, [0 if value is None else value for value in values])
+    except TypeError:  # floating numbers as whole ones, or others that numpy knows
+        numbers = np.array([0 if value is None else value for value in values], kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)])
+
+
+def _bitmap(places: Iterable[int]) -> int:
+    return sum(1 << place for place in places)
+
+
+def _bytes_of(bitmap: int, count: int) -> pa.Buffer:
+    return pa.py_buffer(bitmap.to_bytes((count + 7) // 8, "little"))
 
 
 def _items(parts: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -119,10 +168,10 @@ def _bits(flags: Bools) -> UInt8s:
 
 
 def _offsets(parts: Sequence[Any]) -> Int32s:
-    ends = np.cumsum([0, *map(len, parts)])
-    if ends[-1] > np.iinfo(np.int32).max:
+    ends = [*accumulate(map(len, parts), initial=0)]
+    if ends[-1] > _LAST_OFFSET:
         raise OverflowError(f"{len(parts)} values of {ends[-1]} bytes or items do not fit one Arrow array")
-    return ends.astype(np.int32)
+    return np.array(ends, np.int32)
 
 
 def _array(

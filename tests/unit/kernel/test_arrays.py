@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakebed.kernel import arrays
 from lakebed.kernel.arrays import from_numpy, from_values, to_numpy
 
 NUMBERS = [
@@ -77,3 +78,26 @@ OTHERS = [
 def test_other_columns_are_as_pyarrow_gives_them(column: Any) -> None:
     whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     np.testing.assert_array_equal(to_numpy(column), whole.to_numpy())
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.float32(), pa.bool_(), pa.string(), pa.binary()], ids=str)
+def test_few_values_are_the_array_that_many_are(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {pa.string(): "é", pa.binary(): b"xy", pa.bool_(): True}.get(kind, 7)
+    for count in (0, 1, 8, 9, 64):
+        for missing in (0, 3, 1):
+            values = [None if missing and n % missing == 0 else value for n in range(count)]
+            few = from_values(values, kind)
+            few.validate(full=True)
+            with monkeypatch.context() as patched:
+                patched.setattr(arrays, "_FEW", -1)
+                assert few.equals(from_values(values, kind))
+            assert few.to_pylist() == values
+
+
+def test_few_values_of_another_type_are_told_as_many_are() -> None:
+    for many in (1, 100):
+        assert from_values([1.5] * many, pa.int64()).to_pylist() == [1] * many
+        with pytest.raises(OverflowError):
+            from_values([300] * many, pa.int8())
+        with pytest.raises(TypeError):
+            from_values([1j] * many, pa.float64())

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakebed.errors import SchemaError
 from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s, to_numpy
 from lakebed.kernel.avro.container import avro_long
+from lakebed.kernel.avro.encode_few import encode_few
 from lakebed.kernel.decimals import decimal_bytes
 
 
@@ -41,6 +42,9 @@ numpy would take twice the time."""
 
 def encode_records(batch: pa.RecordBatch) -> bytes:
     """The rows of a batch as Avro records, one after another."""
+    few = encode_few(batch)
+    if few is not None:
+        return few
     return b"".join(_joined(_columns(rows), rows.num_rows).data.data for rows in _pieces(batch))
 
 

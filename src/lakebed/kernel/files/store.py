@@ -284,7 +284,8 @@ def inside(path: str) -> str:
     (in the name of a branch), and for one that no disk can have.
     """
     try:
-        os.fsencode(path)
+        if not path.isascii():
+            os.fsencode(path)
     except UnicodeEncodeError as error:
         raise UnsupportedError(f"path {path!r} has no name on disk", why="it has half of a character") from error
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
