@@ -6,16 +6,16 @@ Tasks stage the rows by a hash of the key. So all rows of a key lie in one slot,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.commit.message import IcebergMessage
-from lakebed.formats.iceberg.write.task import KIND_COLUMN, TaskTarget
+from lakebed.formats.iceberg.write.task import KIND_COLUMN, LITTLE_BYTES, TaskTarget
 from lakebed.kernel.arrays import Int64s, from_numpy, from_values, one_chunk, to_numpy
-from lakebed.kernel.engine import Engine
+from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.rows.conform import conform
 from lakebed.kernel.sizing.file_counts import share_out
@@ -28,6 +28,8 @@ def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engin
 
     SchemaError when a row that wins lacks a value that the table requires.
     """
+    if isinstance(engine, LocalEngine):
+        target = replace(target, memory=LITTLE_BYTES)
     slots = StagedBuckets(staged, target.staged_changes)
     runs = [slots.run(at, 0, int(rows)) for at, rows in enumerate(slots.rows.tolist())]
     shares = share_out(slots.sizes.tolist(), engine.parallelism)

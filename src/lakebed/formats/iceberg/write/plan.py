@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lakebed.formats.iceberg.write.task import IcebergTaskWriter, TaskTarget
+from lakebed.formats.iceberg.write.task import LITTLE_BYTES, IcebergTaskWriter, TaskTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,4 +25,5 @@ class IcebergWritePlan:
         buffer, and go to the machine's temporary folder then."""
         if threads is None:
             return IcebergTaskWriter(self.target)
-        return IcebergTaskWriter(replace(self.target, staging=self.scratch, inline=self.target.buffer))
+        inline = self.target.buffer
+        return IcebergTaskWriter(replace(self.target, staging=self.scratch, inline=inline, memory=LITTLE_BYTES))

@@ -29,6 +29,9 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 KIND_COLUMN = "_lakebed_kind"
 """The column of row kinds in rows that are staged by key."""
+LITTLE_BYTES = 64 << 10
+"""So few bytes of rows wait as they are for the process that stages and finalizes them: encoding them would take longer
+than all else."""
 SLOTS = 64
 """How many parts keys are staged in. One part at a time is in memory while the last row of each key is found."""
 
@@ -39,7 +42,8 @@ class TaskTarget:
 
     `keys` are the key columns of changes, () where rows are only added. With `always_by_key` rows without a kind are
     changes by key as well, of kind `default`. `staging` is the folder of staged rows. A task holds `buffer` bytes of
-    rows in memory; up to `inline` bytes of staged rows travel in its message.
+    rows in memory; up to `inline` bytes of staged rows travel in its message. `memory` bytes of them are not encoded,
+    where they stay in this process.
     """
 
     files: Files
@@ -52,6 +56,7 @@ class TaskTarget:
     staging: str
     buffer: int
     inline: int = INLINE_BYTES
+    memory: int = 0
 
     @property
     def rows_schema(self) -> pa.Schema:
@@ -84,7 +89,7 @@ class TaskTarget:
     def stager(self, schema: pa.Schema, group: Callable[[pa.Table], Grouped], inline: int | None = None) -> Stager:
         """A new stager of rows, which `group` assigns to buckets. `inline` takes precedence over that of the target."""
         path = f"{self.staging}/{uuid.uuid4()}.arrow"
-        limits = StagingLimits(self.buffer, self.inline if inline is None else inline)
+        limits = StagingLimits(self.buffer, self.inline if inline is None else inline, self.memory)
         return Stager(self.files, path, schema, group, limits)
 
     def by_key(self, rows: pa.Table) -> Grouped:
