@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from lakebed.errors import OptionError, UsageError
@@ -77,9 +78,7 @@ class OptionSet:
         self._by_key = {name.lower(): option for option in self.options for name in (option.key, *option.aliases)}
 
     def __add__(self, other: OptionSet) -> OptionSet:
-        return OptionSet(
-            {o.key: o for o in self.options + other.options}.values(), self.where, self.prefixes + other.prefixes
-        )
+        return _together(self, other)
 
     def over(self, stored: Mapping[str, str], given: Mapping[str, str], prefix: str) -> Options:
         """The options that a caller gave, over those that are stored with a table.
@@ -141,6 +140,12 @@ class OptionSet:
         texts = option_texts(given)
         own = {key: value for key, value in texts.items() if self.knows(key)}
         return self.parse(own), {key: value for key, value in texts.items() if key not in own}
+
+
+@lru_cache(64)
+def _together(one: OptionSet, other: OptionSet) -> OptionSet:
+    options = {option.key: option for option in one.options + other.options}
+    return OptionSet(options.values(), one.where, one.prefixes + other.prefixes)
 
 
 def idle_option(key: str, doc: str) -> Option[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -165,7 +166,12 @@ def load_config(store: Store) -> TableConfig:
             todo="Give the table's root folder",
         )
     with decoding("the table's properties cannot be read", table=store.location, file=PROPERTIES):
-        return config_from(properties, table=store.location)
+        return _config(tuple(properties.items()), store.location)
+
+
+@lru_cache(64)
+def _config(properties: tuple[tuple[str, str], ...], table: str) -> TableConfig:
+    return config_from(dict(properties), table=table)
 
 
 @decoding("the table's properties cannot be read", file=PROPERTIES)

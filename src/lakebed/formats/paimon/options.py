@@ -6,6 +6,7 @@ A table stores its options as text in its schema files. Options given to `open` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from lakebed.errors import OptionError, UnsupportedError
@@ -25,6 +26,7 @@ from lakebed.kernel.options import (
     idle_option,
     memory_size,
     one_of,
+    option_texts,
     whole_number,
 )
 from lakebed.kernel.scratch import SCRATCH_DIR
@@ -322,6 +324,12 @@ def table_options(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> O
     Unknown keys of the schema are ignored, since a newer Paimon may have stored them, and so are keys that only the
     caller may give. Raises OptionError for an unknown key of the caller.
     """
+    return _table_options(tuple(stored.items()), tuple(option_texts(given).items()))
+
+
+@lru_cache(64)
+def _table_options(of_schema: tuple[tuple[str, str], ...], of_call: tuple[tuple[str, str], ...]) -> Options:
+    stored, given = dict(of_schema), dict(of_call)
     OPTIONS.parse(given)
     over = {OPTIONS.spelled(key) for key in given}
     from_schema = {

@@ -102,8 +102,8 @@ def refuse_options(options: Options, use: Use, table: str) -> None:
     """Raise UnsupportedError for an option whose value asks for something that lakebed does not support in this use."""
     values = {key.lower(): value for key, value in options.raw.items()}
     for option in UNSERVED:
-        value = values.get(option.key, "")
-        if use in option.uses and value.strip().lower() not in option.harmless:
+        value = values.get(option.key)
+        if value is not None and use in option.uses and value.strip().lower() not in option.harmless:
             raise _refusal(option.key, value, option.what, table)
     for key, value in values.items():
         if key.startswith(ENCRYPTION) and value:

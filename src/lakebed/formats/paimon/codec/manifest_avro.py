@@ -20,6 +20,7 @@ from lakebed.formats.paimon.codec.manifest import (
 from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.avro.records import RecordSchema, read_records, record_blocks, write_records
 from lakebed.kernel.decoding import decoding
+from lakebed.kernel.remembered import EACH_BYTES, remembered
 
 V = TypeVar("V")
 MANIFEST_VERSION, _INDEX_VERSION = 2, 1
@@ -153,7 +154,12 @@ def _file(schema: RecordSchema, records: Iterable[dict[str, Any]]) -> bytes:
 def _values(make: Callable[[dict[str, Any]], V], data: bytes, file: str) -> Iterator[V]:
     """The value of each record, by `make`. Raises CorruptError for a record without a required field."""
     with decoding("a manifest cannot be read", file=file):
-        yield from map(make, read_records(data, numbers=True))
+        yield from _made(data, make) if len(data) <= EACH_BYTES else map(make, read_records(data, numbers=True))
+
+
+@remembered
+def _made(data: bytes, make: Callable[[dict[str, Any]], V]) -> tuple[V, ...]:
+    return tuple(map(make, read_records(data, numbers=True)))
 
 
 def _stats_record(stats: SimpleStats) -> dict[str, Any]:

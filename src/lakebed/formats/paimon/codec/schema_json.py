@@ -10,6 +10,7 @@ from typing import Any
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon.codec.types import DataField, field_from_json, field_to_json
 from lakebed.kernel.decoding import decoding, parsed_json
+from lakebed.kernel.remembered import remembered
 from lakebed.redaction import Settings
 
 _VERSION = 3
@@ -59,6 +60,7 @@ class TableSchema:
         return tuple(self.field(name) for name in names)
 
 
+@remembered
 def schema_from_json(data: bytes) -> TableSchema:
     """Decode a schema file. Raises CorruptError for other bytes, UnsupportedError for a newer version."""
     with decoding("the schema file cannot be read"):

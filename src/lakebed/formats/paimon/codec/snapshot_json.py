@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakebed.kernel.decoding import decoding, parsed_json
+from lakebed.kernel.remembered import remembered
 
 
 class CommitKind(StrEnum):
@@ -86,6 +87,7 @@ _ALWAYS = {"changelogManifestList"}
 """Keys that are written even when null, as Paimon's Java engine does."""
 
 
+@remembered
 def snapshot_from_json(data: bytes) -> Snapshot:
     """Decode a snapshot file. Raises CorruptError for bytes that are not a snapshot."""
     with decoding("the snapshot file cannot be read"):
