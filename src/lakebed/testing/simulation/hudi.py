@@ -68,9 +68,9 @@ class HudiSubject(Subject):
         self.metadata = chance.random() < 0.25
 
     @property
-    def write_options(self) -> Options:
-        """Options of writes."""
-        return {}
+    def open_options(self) -> Options:
+        """Small Bloom filters, for few rows, and no compression: both would be much of a run."""
+        return {"hoodie.index.bloom.num_entries": "100", "hoodie.parquet.compression.codec": "uncompressed"}
 
     def create(self, store: Store) -> None:
         """Create the table."""
@@ -81,7 +81,7 @@ class HudiSubject(Subject):
         }  # fmt: skip
         lakebed.create(store, "hudi", SCHEMA, ["id"], ["p"] if self.partitioned else [], options)
 
-    def see(self, store: Store) -> Seen:
+    def see(self, store: MemoryStore) -> Seen:
         """The table as it is, with its archived instants."""
         table = self.open(store)
         done = [one for one in table.history(archived=True) if one.state == "completed"]

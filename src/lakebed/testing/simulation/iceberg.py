@@ -59,6 +59,10 @@ class IcebergSubject(Subject):
         """Metadata files. The hint only says where to begin looking."""
         return verb == "put" and path.startswith("metadata/v")
 
+    def points(self, path: str) -> bool:
+        """Metadata files and the hint. A snapshot's own files begin with its manifest list."""
+        return path.endswith((".metadata.json", "version-hint.text"))
+
     def rewrites(self, chance: random.Random) -> Options:
         """Data files, position deletes or manifests."""
         what = chance.choice(["data-files", "data-files", "manifests", "position-deletes"])

@@ -6,7 +6,8 @@ once and listed later, as on a network disk that keeps the entries of folders fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ import pyarrow as pa
 from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store, Version
 from lakebed.kernel.files.store import inside
 from lakebed.kernel.files.unpublished import STAGING
+
+_AFTER_SLASH = "0"
+"""The character that comes after the slash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class MemoryStore(Store):
     def __init__(self, location: str, now: Callable[[], float], late: float = 0.0) -> None:
         self._location, self._now, self.late = location, now, late
         self.files: dict[str, Content] = {}
+        self._paths: list[str] = []
+        """Those of all files that are listed, sorted."""
         self._versions = 0
+        self._noted: dict[str, int] | None = None
 
     @property
     def location(self) -> str:
@@ -45,22 +52,35 @@ class MemoryStore(Store):
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder, of the names that are listed by now."""
         prefix = f"{inside(folder)}/" if folder else ""
-        folders: set[str] = set()
+        folders: dict[str, None] = {}
         files: list[FileInfo] = []
-        for info in self.walk(folder):
-            name, slash, _ = info.path[len(prefix) :].partition("/")
-            if slash:
-                folders.add(name)
-            else:
-                files.append(info)
+        at, end = self._range(prefix)
+        while at < end:
+            path = self._paths[at]
+            name, slash, _ = path[len(prefix) :].partition("/")
+            file = self.files[path]
+            listed = not self.late or file.named <= self._now() - self.late
+            if not slash and listed:
+                files.append(FileInfo(path, len(file.data)))
+            elif slash and listed:
+                folders[name] = None
+                at = bisect_left(self._paths, f"{prefix}{name}{_AFTER_SLASH}", at) - 1
+            at += 1
         return Listing(tuple(sorted(folders)), tuple(files))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
         """All files below a folder, sorted, of the names that are listed by now."""
         prefix, since = f"{inside(folder)}/" if folder else "", self._now() - self.late
-        paths = sorted(path for path in self.files if path.startswith(prefix) and not path.startswith(f"{STAGING}/"))
-        listed = [(path, self.files[path]) for path in paths]
+        at, end = self._range(prefix)
+        listed = [(path, self.files[path]) for path in self._paths[at:end]]
         return iter([FileInfo(path, len(file.data)) for path, file in listed if file.named <= since])
+
+    def _range(self, prefix: str) -> tuple[int, int]:
+        """The places of the paths that begin with a folder's prefix, among all of them."""
+        paths = self._paths
+        return (
+            (bisect_left(paths, prefix), bisect_left(paths, prefix[:-1] + _AFTER_SLASH)) if prefix else (0, len(paths))
+        )
 
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
@@ -91,6 +111,8 @@ class MemoryStore(Store):
         self._versions += 1
         now, before = self._now(), self.files.get(inside(path))
         self.files[path] = Content(bytes(data), now, before.named if before else now, self._versions)
+        if before is None and not path.startswith(f"{STAGING}/"):
+            insort(self._paths, path)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Write a file if its name is free."""
@@ -114,10 +136,28 @@ class MemoryStore(Store):
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing one is no error."""
-        self.files.pop(inside(path), None)
+        if self.files.pop(inside(path), None) is not None and not path.startswith(f"{STAGING}/"):
+            del self._paths[bisect_left(self._paths, path)]
+
+    @contextmanager
+    def noting(self) -> Iterator[dict[str, int]]:
+        """The versions of all files that are looked at in the block, 0 for one that is not there."""
+        noted: dict[str, int] = {}
+        self._noted = noted
+        try:
+            yield noted
+        finally:
+            self._noted = None
+
+    def has(self, versions: Mapping[str, int]) -> bool:
+        """Whether files still have the versions that were noted."""
+        now = ((self.files.get(path), version) for path, version in versions.items())
+        return all((file.version if file is not None else 0) == version for file, version in now)
 
     def _file(self, path: str) -> Content:
         file = self.files.get(path)
+        if self._noted is not None:
+            self._noted[path] = file.version if file is not None else 0
         if file is None:
             inside(path)
             raise FileNotFoundError(f"there is no file {path}")

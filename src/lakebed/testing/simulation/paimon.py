@@ -68,6 +68,10 @@ class PaimonSubject(Subject):
         """Snapshot files come by commits and go by rollbacks and expiries."""
         return path.startswith("snapshot/snapshot-")
 
+    def points(self, path: str) -> bool:
+        """The hints."""
+        return path.startswith("snapshot/") and path.endswith(_HINTS)
+
     def rewrites(self, chance: random.Random) -> Options:
         """A minor or a full compaction."""
         return {"compact_strategy": chance.choice(["minor", "full"]), "write-only": "false"}

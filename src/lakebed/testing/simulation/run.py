@@ -169,16 +169,18 @@ class Run:
             raise Violation(f"the clean-up left files that nothing names: {left}, made by {makers}")
 
     def _all_kept(self) -> None:
+        """The oldest snapshot and the tags are read in any case, others where their files are not those of before."""
         subject, model = self.subject, self.model
         table = subject.open(self.real)
-        for instant in table.history():
-            wanted = model.snapshots.get(instant.time)
-            if wanted is not None and instant.state == "completed":
+        kept = [one.time for one in table.history() if one.state == "completed" and one.time in model.snapshots]
+        for place, name in enumerate(kept):
+            rows = subject.rows_before(self.real, name) if place else None
+            if rows is None:
                 try:
-                    rows = rows_of(table.read(["id", "v"], as_of=subject.position(instant.time)))
+                    rows = rows_of(table.read(["id", "v"], as_of=subject.position(name)))
                 except LakebedError as error:
-                    raise Violation(f"snapshot {instant.time} is in the history and can't be read: {error}") from error
-                model.check_snapshot(instant.time, wanted, rows, "the end")
+                    raise Violation(f"snapshot {name} is in the history and can't be read: {error}") from error
+            model.check_snapshot(name, model.snapshots[name], rows, "the end")
         for name, wanted in model.tags.items():
             rows = rows_of(table.read(["id", "v"], as_of=f"tag:{name}"))
             model.check_snapshot(f"tag {name}", wanted, rows, "the end")

@@ -48,6 +48,8 @@ class Subject(ABC):
     def __init__(self, chance: random.Random) -> None:
         self.completions: dict[str, str] = {}
         """When instants were completed, by their time (Hudi)."""
+        self._looks: dict[str, tuple[list[Row], Mapping[str, int]]] = {}
+        """The rows of snapshots that were read, and the versions of the files that they came from."""
         self.keyed = chance.random() < 0.7
         """Whether rows are replaced by their key."""
         self.partitioned = chance.random() < 0.4
@@ -116,12 +118,30 @@ class Subject(ABC):
         """Open the table."""
         return lakebed.open(store, self.open_options)
 
-    def see(self, store: Store) -> Seen:
-        """The table as it is."""
+    def see(self, store: MemoryStore) -> Seen:
+        """The table as it is. A snapshot whose files are those of before is not read again."""
         table = self.open(store)
         line = tuple(one.time for one in table.history() if one.state == "completed")
         newest = table.newest()
-        return Seen(rows_of(table.read(["id", "v"])), newest.time if newest else "", line)
+        name = newest.time if newest else ""
+        rows = self.rows_before(store, name)
+        if rows is None:
+            with store.noting() as files:
+                rows = rows_of(table.read(["id", "v"]))
+            if name:
+                self._looks[name] = rows, {path: files[path] for path in files if not self.points(path)}
+        return Seen(rows, name, line)
+
+    def rows_before(self, store: MemoryStore, name: str) -> list[Row] | None:
+        """The rows that a snapshot had when the table was seen, if it still has the same files."""
+        if name not in self._looks:
+            return None
+        rows, files = self._looks[name]
+        return rows if store.has(files) else None
+
+    def points(self, path: str) -> bool:
+        """Whether a file only says which snapshots there are."""
+        return False
 
     def changes(self, rows: Sequence[Row]) -> pa.Table:
         """Rows that replace those of their keys, for a two-phase write."""
