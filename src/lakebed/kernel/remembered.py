@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 P = ParamSpec("P")
 V = TypeVar("V")
 
-COUNT, EACH_BYTES = 256, 4 << 10
+COUNT, EACH_BYTES = 128, 8 << 10
 """How many values of a decoder are kept, and the most bytes of a file whose value is. The one that was used longest ago
 is dropped first."""
 

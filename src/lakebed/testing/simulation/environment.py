@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from lakebed.errors import LakebedError
+from lakebed.formats.hudi.commit import heartbeat
 from lakebed.kernel import clock, engine, machine
 from lakebed.kernel.avro import mark
 from lakebed.kernel.files import Store, opening
@@ -95,6 +96,7 @@ def simulated(world: World, store_of: Callable[[str], Store]) -> Iterator[None]:
             (opening, "RemoteStore", opened),
             (mark, "secrets", _Marks(world.chance.getrandbits(64))),
             (engine.LocalEngine, "map", _in_turn),
+            (heartbeat.Heartbeat, "_go_on", lambda _: None),  # it would beat by the clock on the wall
             (Store, "write_many", _one_by_one),
         ):
             stack.enter_context(patch.object(place, name, instead))

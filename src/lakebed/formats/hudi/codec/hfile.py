@@ -34,6 +34,7 @@ from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.kernel.arrays import from_numpy
 from lakebed.kernel.decoding import RESTORE, decoding
 from lakebed.kernel.inflate import INFLATED_BYTES, inflated
+from lakebed.kernel.remembered import remembered
 
 TRAILER_BYTES = 4096
 DATA, LEAF, INTERMEDIATE, ROOT, FILE_INFO = b"DATABLK*", b"IDXLEAF2", b"IDXINTE2", b"IDXROOT2", b"FILEINF2"
@@ -108,7 +109,7 @@ class HFile:
     def scan(self, blocks: Sequence[IndexEntry] | None = None) -> pa.Table:
         """The entries of some data blocks, or of all, in order: columns key and value, both binary."""
         wanted = self.data_blocks() if blocks is None else blocks
-        batches = [_entries(self._block(entry, DATA)) for entry in wanted]
+        batches = [_entries(bytes(self._block(entry, DATA))) for entry in wanted]
         return pa.Table.from_batches(batches, _SCHEMA)
 
     @decoding("an HFile cannot be read")
@@ -159,6 +160,12 @@ def open_hfile(read: Callable[[int, int], bytes], size: int) -> HFile:
     return HFile(read, trailer, tuple(_index_entries(root.content, trailer.indexed)), _texts(info.content))
 
 
+@remembered
+def hfile_of(data: bytes) -> HFile:
+    """An image whose bytes are all here."""
+    return open_hfile(lambda start, length: data[start : start + length], len(data))
+
+
 def parse_trailer(data: bytes) -> Trailer:
     """The trailer of a file from its last bytes."""
     if len(data) != TRAILER_BYTES or not data.startswith(_TRAILER):
@@ -193,7 +200,8 @@ def parse_block(data: bytes | memoryview, at: int, codec: int) -> Block:
     return Block(kind, content, whole)
 
 
-def _entries(content: bytes | memoryview) -> pa.RecordBatch:
+@remembered
+def _entries(content: bytes) -> pa.RecordBatch:
     """The entries of a data block. The walk over its frames is the one loop: where an entry begins, only the entry
     before it tells."""
     starts: list[tuple[int, int, int]] = []

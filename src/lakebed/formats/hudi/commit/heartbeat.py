@@ -46,6 +46,9 @@ class Heartbeat:
         self._path = heartbeat_file(instant)
         self._held.enter_context(self._holder)
         self._beat()
+        self._go_on()
+
+    def _go_on(self) -> None:
         threading.Thread(target=self._run, name=f"lakebed {self._path}", daemon=True).start()
 
     @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.hudi.codec.hfile import HFile, open_hfile
+from lakebed.formats.hudi.codec.hfile import HFile, hfile_of, open_hfile
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
@@ -130,7 +130,7 @@ class MetadataTable:
     def _base(self, path: str, size: int) -> HFile:
         if size <= _AT_ONCE:
             image = self.store.read(path)
-            return open_hfile(lambda start, length: image[start : start + length], len(image))
+            return hfile_of(image)
         return open_hfile(lambda start, length: self.store.read(path, start, length), size)
 
 
@@ -181,6 +181,6 @@ def _image(block: LogBlock) -> Iterator[Image]:
     if block.kind not in (BlockKind.DELETE, BlockKind.HFILE_DATA):
         raise UnsupportedError("a block of the metadata table is of a kind that is not read", todo=REBUILD)
     if block.kind is BlockKind.HFILE_DATA:
-        yield Image(open_hfile(lambda start, length: content[start : start + length], len(content)), block.schema)
+        yield Image(hfile_of(content), block.schema)
     elif content != _EMPTY_DELETES:
         yield Image(None, "", content)

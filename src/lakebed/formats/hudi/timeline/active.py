@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from lakebed.formats.hudi.codec.metadata import (
     CleanMetadata,
@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.metadata import (
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
 from lakebed.kernel.decoding import decoding
-from lakebed.kernel.files import Listing, Store
+from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
 
 _READ_TOGETHER = 64
@@ -110,12 +110,21 @@ class Timeline:
 
 
 def timeline_from(listing: Listing, config: TableConfig) -> Timeline:
-    """The active timeline, from the listing of its folder."""
+    """The active timeline, from the listing of its folder. Those of the last short listings are kept."""
+    of_files = _of_files if len(listing.files) <= _KEPT_FILES else _of_files.__wrapped__
+    return of_files(listing.files, config.timeline_folder, config.completion_times)
+
+
+_KEPT_FILES = 512
+
+
+@lru_cache(16)
+def _of_files(files: tuple[FileInfo, ...], folder: str, completion_times: bool) -> Timeline:
     newest: dict[tuple[str, str], Entry] = {}
     stray: list[str] = []
     alone: dict[tuple[str, str], Entry] = {}
-    for info, name in zip(listing.files, listing.names, strict=True):
-        state_file = parse_state_name(name)
+    for info in files:
+        state_file = parse_state_name(info.name)
         if state_file is None:
             continue
         state = state_file.state
@@ -136,7 +145,7 @@ def timeline_from(listing: Listing, config: TableConfig) -> Timeline:
         if known.state != "completed":
             newest[key] = replace(known, state="inflight", file=entry.file)
     entries = tuple(sorted(newest.values(), key=lambda entry: (entry.time, entry.action)))
-    return Timeline(entries, config.timeline_folder, config.completion_times, tuple(stray))
+    return Timeline(entries, folder, completion_times, tuple(stray))
 
 
 class MetadataFiles:
