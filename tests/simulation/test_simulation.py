@@ -14,7 +14,7 @@ import pytest
 from lakebed.testing.simulation import Actor, Report, Schedule, StoreKind, drawn, simulate, world
 from lakebed.testing.simulation.run import SUBJECTS
 
-SEEDS = {"paimon": 120, "iceberg": 50, "hudi": 80}
+SEEDS = {"paimon": 160, "iceberg": 60, "hudi": 110}
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 
