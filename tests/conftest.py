@@ -35,6 +35,8 @@ PATIENCE = 900
 """Seconds: a busy machine takes minutes to start a JVM."""
 PROGRAMS = (f"{SPARK}test_demo.py",)
 """Those that start it as a program of its own. The others have one session together."""
+SHARING = ("tests/unit/iceberg/rewrite/test_memory.py", "tests/unit/test_imports.py")
+"""Files whose tests share what takes seconds to make."""
 WITHOUT_SPARK = tuple(
     f"{SPARK}test_{name}.py"
     for name in ("java", "pipeline_file", "pipeline_sql", "pushdown", "read_task", "ship", "types", "upkeep")
@@ -158,12 +160,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(nodeid: str) -> str:
     """The tests that one worker runs one after the other: those of the shared Spark session, those that start Spark as
-    a program, so that few JVMs run at once, and those that ask the releases of Hudi. "" for a test of no group.
+    a program, so that few JVMs run at once, those that ask the releases of Hudi, and those of a file that share what
+    takes long. "" for a test of no group.
 
     Spark gives the Python of a stream ten seconds to start: wrap a query that a test starts in `despite_slow_start`.
     """
     if nodeid.startswith(HUDI):
         return "hudi"
+    if nodeid.startswith(SHARING):
+        return nodeid.partition("::")[0]
     if not nodeid.startswith(SPARK) or nodeid.startswith(WITHOUT_SPARK):
         return ""
     return "programs" if nodeid.startswith(PROGRAMS) else "session"
