@@ -441,8 +441,19 @@ def _partition_position_delete(made: Lake) -> None:
     made.delete_positions({task.data.path: [0] for task in made.tasks[:2]}, granularity="partition")
 
 
+def _position_delete_that_was_rewritten(made: Lake) -> None:
+    for row in (0, 1):
+        made.delete_positions({made.tasks[0].data.path: [row]})
+    made.table.rewrite(options={"lakebed.rewrite.what": "position-deletes", "rewrite-all": True})
+
+
 def _equality_delete(made: Lake) -> None:
     made.delete_equal([{"id": 0}])
+
+
+def _equality_delete_that_became_positions(made: Lake) -> None:
+    made.delete_equal([{"id": 0}])
+    made.table.rewrite(options={"lakebed.rewrite.what": "equality-deletes"})
 
 
 def _overwrite(made: Lake) -> None:
@@ -466,7 +477,9 @@ MATRIX: list[tuple[Callable[[Lake], None], bool, bool]] = [
     (_append, True, True),
     (_position_delete, False, False),
     (_partition_position_delete, False, False),
+    (_position_delete_that_was_rewritten, False, False),
     (_equality_delete, True, False),
+    (_equality_delete_that_became_positions, False, False),
     (_overwrite, False, False),
     (_remove, False, False),
     (_rewrite, False, False),
@@ -502,6 +515,21 @@ def test_what_another_writer_may_do_meanwhile(
             run.run()
         assert made.rows() == expected and made.table.table_metadata.head() == head
     assert not made.orphans
+
+
+@pytest.mark.parametrize("what", ["position-deletes", "equality-deletes"])
+def test_a_rewrite_of_deletes_that_were_seen_is_no_conflict(what: str, tmp_path: Path) -> None:
+    """Its new delete files say nothing that the planned files do not know."""
+    made = lake(tmp_path)
+    for number in range(3):
+        made.append(some(10 * number, 10))
+    for row in (0, 1):
+        made.delete_positions({made.tasks[0].data.path: [row]})
+    made.delete_equal([{"id": 15}])
+    run, expected = planned(made), made.rows()
+    assert made.table.rewrite(options={"lakebed.rewrite.what": what}).files_before or what == "position-deletes"
+    run.run()
+    assert made.rows() == expected and len(expected) == 27
 
 
 def test_appends_all_the_while_do_not_make_it_fail(tmp_path: Path) -> None:

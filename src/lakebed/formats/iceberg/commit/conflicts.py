@@ -47,9 +47,10 @@ def check_no_new_deletes(
     """Fail when others added a delete since `start_id` that applies to one of the `replaced` data files.
 
     Equality deletes may be ignored where the new files keep the old sequence number, since they apply to these too.
+    A rewrite of delete files leaves the deletes of other writers in files of its own, which have the greatest data
+    sequence number of those that they replace: only where that is no later than `start_id` they delete nothing new.
     """
-    snapshots = [s for s in since(attempt, start_id) if s.operation != "replace"]
-    added = _deletes_of(attempt, snapshots)
+    added = _deletes_since(attempt, start_id)
     deletes = [file for file in added if not (ignore_equality and file.content is Content.EQUALITY_DELETES)]
     index = DeleteIndex(deletes, unpartitioned(attempt.metadata))
     for file in () if index.is_empty else replaced:
@@ -147,12 +148,17 @@ def unpartitioned(metadata: TableMetadata) -> set[int]:
     return {id for id, spec in metadata.specs.items() if all(str(f.transform) == "void" for f in spec.fields)}
 
 
-def _deletes_of(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[DeleteFile]:
-    """The live delete files that these snapshots added."""
+def _deletes_since(attempt: Attempt, start_id: int | None) -> list[DeleteFile]:
+    """The live delete files that others added since `start_id`, without those of rewrites that delete nothing new."""
+    snapshots = since(attempt, start_id)
+    start = attempt.metadata.snapshots.get(start_id) if start_id is not None else None
+    seen = start.sequence_number if start is not None else 0
     ids = from_values([s.snapshot_id for s in snapshots], pa.int64())
+    rewrites = {s.snapshot_id for s in snapshots if s.operation == "replace"}
     files: list[DeleteFile] = []
     for entries in attempt.entries(1, _manifests_since(attempt, snapshots, 1), ALL_COLUMNS):
-        files += delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))
+        added = delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))
+        files += [f for f in added if f.snapshot_id not in rewrites or (f.sequence_number or 0) > seen]
     return files
 
 
