@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,9 @@ from lakebed.formats.hudi.codec.plans import SavepointMetadata, decode
 from lakebed.formats.hudi.read.plan import commit_at, needed_files
 from lakebed.formats.hudi.savepoints import make_savepoint
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.kernel import clock
+from lakebed.kernel.files import open_store
+from lakebed.testing.faults import Call, Fault, FaultyStore
 from tests.golden import unpack
 from tests.tables.hudi.fresh import KINDS, fresh_table
 from tests.tables.hudi.timelines import NO_COMPACTION
@@ -148,3 +153,74 @@ def test_a_commit_is_tagged_after_the_clustering_before_it_is_archived(tmp_path:
     assert clustering in done.archived
     table.tag("now", last)
     assert values(table, "tag:now") == {1, 9}
+
+
+class Late(FaultyStore):
+    """A process that stops right before it puts a file, until others have taken its lock for dead and have acted."""
+
+    def __init__(self, folder: Path, before: str, act: Callable[[], object], time: list[float]) -> None:
+        super().__init__(open_store(str(folder)))
+        self.before, self.act, self.time = before, act, time
+
+    def _fault(self, call: Call) -> Fault | None:
+        if self.before and call.path.endswith(self.before):
+            self.before = ""
+            self.time[0] += 100
+            self.act()
+        return super()._fault(call)
+
+
+@contextmanager
+def virtual_time() -> Iterator[list[float]]:
+    time = [0.0]
+
+    def pause(seconds: float) -> None:
+        time[0] += seconds
+
+    with clock.set_clock(steady=lambda: time[0], pause=pause):
+        yield time
+
+
+@pytest.mark.parametrize("before", [".savepoint.inflight", ".savepoint"])
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_late_tag_does_not_take_the_place_of_another(tmp_path: Path, version: int, before: str) -> None:
+    """Savepoints of version 9 have the time of their completion in their names, so both could be there."""
+    first = written(tmp_path, version, "COPY_ON_WRITE").history()[0]
+    with virtual_time() as time:
+        store = Late(tmp_path, before, lambda: lakebed.open(tmp_path).tag("other", first), time)
+        with pytest.raises(CommitConflictError):
+            lakebed.open(store).tag("late", first)
+        again = lakebed.open(tmp_path)
+        assert [ref.name for ref in again.refs()] == ["other"] and values(again, "tag:other") == {0}
+        assert len([*tmp_path.joinpath(".hoodie").rglob("*.savepoint")]) == 1
+
+
+@pytest.mark.parametrize("before", [".savepoint.inflight", ".savepoint"])
+def test_a_late_tag_goes_where_a_clean_has_its_files(tmp_path: Path, before: str) -> None:
+    first = written(tmp_path, 9, "COPY_ON_WRITE", commits=3).history()[0]
+    with virtual_time() as time:
+        store = Late(tmp_path, before, lambda: lakebed.open(tmp_path).expire(options=CLEAN), time)
+        with pytest.raises(CommitConflictError):
+            lakebed.open(store).tag("late", first)
+        again = lakebed.open(tmp_path)
+        assert not again.refs()
+        with pytest.raises(DataCleanedError):
+            values(again, first.time)
+
+
+@pytest.mark.parametrize("before", [".clean.requested", ".clean"])
+def test_a_late_clean_leaves_the_files_of_a_tag(tmp_path: Path, before: str) -> None:
+    """Where its files are gone before, the tag is refused."""
+    first = written(tmp_path, 9, "COPY_ON_WRITE", commits=3).history()[0]
+
+    def tag() -> None:
+        with suppress(DataCleanedError):
+            lakebed.open(tmp_path).tag("kept", first)
+
+    with virtual_time() as time:
+        with suppress(CommitConflictError):
+            lakebed.open(Late(tmp_path, before, tag, time)).expire(options=CLEAN)
+        again = lakebed.open(tmp_path)
+        again.expire(options=CLEAN)
+        assert [values(again, f"tag:{ref.name}") for ref in again.refs()] == ([{0}] if "requested" in before else [])
+        assert len([*tmp_path.joinpath(".hoodie").rglob("*.clean")]) == 1 and values(again) == {2}

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from lakebed.errors import CommitConflictError, DataCleanedError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    DataCleanedError,
+    LakebedError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.hudi.codec.plans import (
     CleanerPlan,
     SavepointMetadata,
@@ -22,12 +29,14 @@ from lakebed.formats.hudi.codec.plans import (
     encode,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint, savepoint_names
 from lakebed.formats.hudi.timeline.writing import (
-    complete,
+    complete_once,
+    completed_file,
     inflight,
     inflight_file,
     list_timeline,
@@ -63,7 +72,7 @@ def make_savepoint(
         raise UsageError(
             f"{name!r} cannot name a tag", table=store.location, todo="Use letters: a number names an instant"
         )
-    with context.locked(chooses=True):
+    with context.locked(chooses=True) as held:
         timeline = list_timeline(store, config)
         refuse_restored(store, seen, timeline, "the tag")
         if timeline.by_time.get(entry.time) != entry or _cleans(timeline) != _cleans(seen):
@@ -84,8 +93,39 @@ def make_savepoint(
                 for partition, names in files.items()
             },
         )
+        held()
         inflight(store, config, entry.time, _ACTION)
-        complete(store, config, entry.time, new_instant(config, timeline), _ACTION, encode(metadata))
+        completed = new_instant(config, timeline)
+        complete_once(store, config, entry.time, completed, _ACTION, encode(metadata), held)
+        _check_kept(context, held, timeline, completed_file(config, entry.time, completed, _ACTION), entry)
+
+
+def _check_kept(context: WriteContext, held: StillHeld, before: Timeline, file: str, entry: Entry) -> None:
+    """CommitConflictError where the lock was lost before the savepoint was there, and a clean or a restore that came
+    meanwhile may have taken its files. The savepoint goes again; CommitUnknownError where that cannot be done."""
+    try:
+        held()
+    except CommitConflictError as late:
+        store = context.store
+        try:
+            now = list_timeline(store, context.config)
+            if _cleans(now) == _cleans(before) and now.by_time.get(entry.time) == entry:
+                return
+            store.delete(file)
+        except (LakebedError, OSError) as error:
+            raise CommitUnknownError(
+                "it is not known whether a clean has taken files of the tag",
+                table=store.location,
+                instant=entry.time,
+                file=file,
+                todo="Delete the tag, and make it again",
+            ) from error
+        raise CommitConflictError(
+            "the commit was taken back, or a clean ran, while the tag was made",
+            table=store.location,
+            instant=entry.time,
+            todo="Make the tag again",
+        ) from late
 
 
 def remove_savepoint(context: WriteContext, name: str) -> None:
@@ -95,10 +135,11 @@ def remove_savepoint(context: WriteContext, name: str) -> None:
     """
     store, config = context.store, context.config
     check_version(store, config)
-    with context.locked():
+    with context.locked() as held:
         timeline = list_timeline(store, config)
         instant = find_savepoint(store, timeline, name)
         entry = next(e for e in timeline.entries if e.action == _ACTION and e.time == instant)
+        held()
         store.delete_in_order([inflight_file(config, instant, _ACTION), entry.file])
 
 

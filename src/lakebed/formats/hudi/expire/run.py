@@ -37,7 +37,7 @@ from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.pending_services import pending_services
-from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, remove_strays, request
+from lakebed.formats.hudi.timeline.writing import complete_once, inflight, new_instant, remove_strays, request
 from lakebed.kernel import clock
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.options import Options
@@ -105,7 +105,7 @@ class Clean:
             extra_metadata={_SAVEPOINTS: ",".join(decision.savepoints)} if decision.savepoints else {},
         )
         data = encode(plan)
-        with context.locked(chooses=True):
+        with context.locked(chooses=True) as held:
             timeline = context.timeline()
             refuse_restored(context.store, state.timeline, timeline, "the clean")
             if not timeline.savepointed <= {*decision.savepoints}:
@@ -115,7 +115,9 @@ class Clean:
                     todo="Run the clean again: nothing was deleted",
                 )
             instant = new_instant(context.config, timeline)
+            held()
             request(context.store, context.config, instant, "clean", data)
+            held()  # a savepoint that was made since may need the files: whoever carries the clean on leaves them
         return self._execute(instant, plan, data, decision.files)
 
     def _carry_on(self, entry: Entry) -> list[str]:
@@ -174,14 +176,14 @@ class Clean:
             partition_metadata=parts,
             extra_metadata=plan.extra_metadata,
         )
-        with context.locked(chooses=True):
+        with context.locked(chooses=True) as held:
             timeline = context.timeline()
             if not any(e.time == instant and e.action == "clean" and not e.done for e in timeline.entries):
                 return ()  # another process carried it on, and ended it first
             notes = update(context, instant, MetadataChange("clean", deleted=files))
             completed = new_instant(config, timeline, instant)
             remove_strays(store, timeline, instant)
-            complete(store, config, instant, completed, "clean", encode(metadata))
+            complete_once(store, config, instant, completed, "clean", encode(metadata), held)
         return notes
 
 
