@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, RetryableError
+from lakebed.errors import CommitConflictError, CommitUnknownError, RetryableError
 from lakebed.formats.paimon import references
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.kernel import clock
+from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.model.commit import Outcome
+from lakebed.testing.faults import FaultyStore
 from tests.tables.paimon.small import Make, contents, rows
 from tests.unit.paimon.expire.test_run import AT_ONCE, NOTHING_OWED
 
@@ -160,3 +164,53 @@ def test_a_walk_back_goes_on_behind_a_gap(make: Make) -> None:
     assert [snapshot.id for snapshot in history.backwards(1)] == [5, 4, 2]
     found = history.latest_of_user("user 0")
     assert found is not None and found.id == 1
+
+
+class Overtaken(FaultyStore):
+    """A process that stops before it claims its second snapshot, until others have made more and let the first ones
+    expire. Its first `failing` tries to take the claim back fail."""
+
+    def __init__(self, folder: str, act: Callable[[], object], failing: int) -> None:
+        super().__init__(open_store(folder))
+        self.acts, self.failing = [act], failing
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if path == "snapshot/snapshot-2" and self.acts:
+            self.acts.pop()()
+        return super().put_if_absent(path, data)
+
+    def delete(self, path: str) -> None:
+        if path == "snapshot/snapshot-2" and self.failing:
+            self.failing -= 1
+            raise RetryableError("no answer", file=path)
+        super().delete(path)
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
+
+@pytest.mark.parametrize("failing", [0, 2, 99])
+def test_a_snapshot_that_came_too_late_is_taken_back_before_what_it_names(make: Make, failing: int) -> None:
+    """One that leads to files which are gone would stop every clean-up."""
+    table = make(**BY_HAND)
+    table.write(rows(("a", 1, "v", 1)))
+
+    def act() -> None:
+        other = lakebed.open(table.location)
+        for number in (2, 3):
+            other.write(rows(("a", number, "v", number)))
+        other.expire(options=AT_ONCE)
+
+    late = lakebed.open(Overtaken(table.location, act, failing))
+    with clock.set_clock(pause=lambda _: None):
+        if failing == 99:
+            with pytest.raises(CommitUnknownError, match="came too late"):
+                late.write(rows(("a", 9, "v", 9)))
+        else:
+            late.write(rows(("a", 9, "v", 9)))
+    again = lakebed.open(table.location)
+    assert len(contents(again)) == (3 if failing == 99 else 4)
+    assert (Path(table.location) / "snapshot/snapshot-2").exists() == (failing == 99)
+    again.expire(options={"lakebed.expire.what": "orphan-files"})
+    assert len(contents(again)) == (3 if failing == 99 else 4)

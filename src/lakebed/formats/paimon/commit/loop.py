@@ -22,13 +22,17 @@ from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.succession import is_out_of_line
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.claim import TRIES
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.redaction import redacting_logger
 
+_WAIT_SECONDS = 0.05
+"""Before the store is asked again, twice as long each time."""
 _LOG = redacting_logger("lakebed.paimon")
 
 
@@ -184,11 +188,36 @@ class _CommitLoop:
             write_hints(self._store, self._history.branch, snapshot.id, first=is_first)
 
     def _withdrawn(self, snapshot: Snapshot, attempt: Attempt) -> Lost:
-        """Take a claimed snapshot back that leads nowhere, and its hint. The delta stays for the next attempt."""
+        """Take a claimed snapshot back that leads nowhere, and its hint. The delta stays for the next attempt.
+
+        What it names goes after it: a snapshot that leads to files which are gone stops every later clean-up.
+        CommitUnknownError where the store does not remove it.
+        """
         branch = self._history.branch
-        self._remove([snapshot_path(branch, snapshot.id), *attempt.written])
+        self._take_back(snapshot)
+        self._remove(attempt.written)
         write_hints(self._store, branch, self._history.latest_id() or 0, first=False)
         return Lost(f"snapshot {snapshot.id - 1}, on which it was based, expired or was rolled back meanwhile")
+
+    def _take_back(self, snapshot: Snapshot) -> None:
+        """Remove the file of a claimed snapshot. A store that fails is asked again."""
+        path = snapshot_path(self._history.branch, snapshot.id)
+        for turn in range(TRIES):
+            if turn:
+                clock.pause(_WAIT_SECONDS * 2**turn)
+            try:
+                self._store.delete(path)
+                return
+            except StorageError as error:
+                failure = error
+        raise CommitUnknownError(
+            f"snapshot {snapshot.id} came too late, and the store does not take it back",
+            table=self._store.location,
+            instant=str(snapshot.id),
+            file=path,
+            why=str(failure),
+            todo="Delete this file, and write the rows again: later snapshots do not have them",
+        ) from failure
 
     def _is_out_of_line(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether a claimed snapshot leads nowhere. Where that cannot be told, the commit stands."""
