@@ -18,11 +18,13 @@ from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError, OptionError
+import lakebed
+from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError, DataCleanedError, OptionError
 from lakebed.formats.iceberg.catalog.table import OutcomeUnknownError
 from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.rewrite import task as rewrite_tasks
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
+from lakebed.formats.iceberg.rewrite.scan import LiveFiles
 from lakebed.kernel.engine import LocalEngine
 from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
@@ -515,6 +517,74 @@ def test_what_another_writer_may_do_meanwhile(
             run.run()
         assert made.rows() == expected and made.table.table_metadata.head() == head
     assert not made.orphans
+
+
+class StepsIn(LocalEngine):
+    """Lets somebody else act before it runs the tasks of the first plan."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.acts = [act]
+
+    def map(self, fn: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        if self.acts:
+            self.acts.pop()()
+        return super().map(fn, tasks)
+
+
+@pytest.mark.parametrize("what", ["data-files", "position-deletes", "equality-deletes"])
+def test_a_plan_whose_snapshot_expires_is_made_anew(what: str, tmp_path: Path) -> None:
+    """Its files, deletes and manifests are gone when it runs."""
+    made = lake(tmp_path)
+    made.append(some(0, 10))
+    made.append(some(10, 10))
+    for row in (0, 1):
+        made.delete_positions({made.tasks[0].data.path: [row]})
+    made.delete_equal([{"id": 15}])
+    expected = made.rows()
+
+    def act() -> None:
+        other = lakebed.open(made.folder)
+        other.rewrite(options={"rewrite-all": True})
+        made.append(some(20, 10))
+        made.delete_equal([{"id": 25}])
+        other.rewrite(options={"lakebed.rewrite.what": "manifests"})
+        other.expire(options={"older-than": "2100-01-01", "retain-last": 1})
+
+    all_of_it = {"lakebed.rewrite.what": what, **({} if what == "equality-deletes" else {"rewrite-all": True})}
+    made.table.rewrite(engine=StepsIn(act), options=all_of_it)
+    brought = [row for row in made.rows() if row not in expected]
+    assert len(brought) == 9 and sorted([*expected, *brought]) == made.rows()
+
+
+def test_a_plan_whose_manifests_are_gone_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = lake(tmp_path)
+    for number in range(3):
+        made.append(some(10 * number, 10))
+    expected, chosen = made.rows(), LiveFiles.chosen
+
+    def later(self: LiveFiles, rows: Any) -> Any:
+        monkeypatch.undo()
+        other = lakebed.open(made.folder)
+        other.rewrite(options={"rewrite-all": True})
+        other.expire(options={"older-than": "2100-01-01", "retain-last": 1})
+        return chosen(self, rows)
+
+    monkeypatch.setattr(LiveFiles, "chosen", later)
+    made.table.rewrite(options={"rewrite-all": True})
+    assert made.rows() == expected
+
+
+def test_a_file_that_is_lost_is_looked_for_once(tmp_path: Path) -> None:
+    """Its snapshot has not expired, so no other plan would help."""
+    made = lake(tmp_path)
+    for number in range(3):
+        made.append(some(10 * number, 10))
+    runs: list[int] = []
+    engine = StepsIn(lambda: (runs.append(1), Path(made.tasks[0].data.path.removeprefix("file://")).unlink()))
+    with pytest.raises(DataCleanedError):
+        made.table.rewrite(engine=engine, options={"rewrite-all": True})
+    assert len(runs) == 1 and not made.orphans
 
 
 @pytest.mark.parametrize("what", ["position-deletes", "equality-deletes"])
