@@ -322,6 +322,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
     assert ids(table) == [0, 1, 2, 3, 4]
 
 
+ONLY_NEWEST = {"older-than": "2100-01-01", "retain-last": 1}
 CLEANS = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
 
 
@@ -340,6 +341,7 @@ def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
         monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
         for number in range(5):
             commits.append(other.operations, [data_file(table, [number])])
+        other.expire(options=ONLY_NEWEST)  # no snapshot tells any more who had the claim's number
         if base_stays:
             (metadata / "v1.metadata.json").write_bytes(kept)
         claim(self, name, data)
@@ -353,24 +355,33 @@ def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
     assert ids(newest) == [0, 1, 2, 3, 4]
 
 
-def test_a_claim_that_came_too_late_for_certain_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log of the version that the hint names has another commit of the claim's version."""
+@pytest.mark.parametrize(
+    ("others", "expires"),
+    [(2, False), (5, False), (2, True)],
+    ids=["log", "sequence-number", "log-of-an-older-version"],
+)
+def test_a_claim_that_came_too_late_for_certain_is_made_again(
+    others: int, expires: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table tells that another commit had the claim's version."""
     table = create(tmp_path / "t", **CLEANS)
     other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
     assert isinstance(other, IcebergTable)
 
     def late(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
         monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
-        for number in range(2):
+        for number in range(others):
             commits.append(other.operations, [data_file(table, [number])])
-        (tmp_path / "t/metadata" / name).unlink()
+        if expires:
+            other.expire(options=ONLY_NEWEST)
+        (tmp_path / "t/metadata" / name).unlink(missing_ok=True)
         claim(self, name, data)
 
     monkeypatch.setattr(hadoop.HadoopTable, "_claim", late)
     commits.append(table.operations, [data_file(table, [9])])
     newest = lakebed.open(tmp_path / "t")
     assert isinstance(newest, IcebergTable)
-    assert ids(newest) == [0, 1, 9]
+    assert ids(newest) == [*range(others), 9]
     assert not (tmp_path / "t/metadata/v2.metadata.json").exists()
 
 

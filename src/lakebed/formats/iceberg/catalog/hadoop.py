@@ -239,9 +239,10 @@ class HadoopTable:
         raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
 
     def _later(self, base: Loaded, name: str, own: TableMetadata) -> _Later:
-        """Where the later version that the hint names comes from: its log has this one with its time, or it has the
-        snapshots that this one added. What else lies in the folder tells nothing: commits that died before they had
-        cleaned up, and other late claims, leave files."""
+        """Where the later version that the hint names comes from: it has the snapshot that this one added, or another
+        one of that sequence number; or its log has this version with its time, or that of an older version which the
+        log names. What else lies in the folder tells nothing: commits that died before they had cleaned up, and other
+        late claims, leave files."""
         version = layout.hadoop_version(name)
         try:
             newest = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
@@ -250,11 +251,33 @@ class HadoopTable:
             later = self._version(newest)
         except (FileNotFoundError, ValueError):
             return _Later.NONE
-        made = [time for time, file in later.metadata_log if _version_of(file) == version]
-        if made:
-            return _Later.OURS if made == [own.document["last-updated-ms"]] else _Later.OTHERS
-        added = {*own.snapshots}.difference(base.metadata.snapshots)
-        return _Later.UNCLEAR if added.isdisjoint(later.snapshots) else _Later.OURS
+        added = {id: one for id, one in own.snapshots.items() if id not in base.metadata.snapshots}
+        if not added.keys().isdisjoint(later.snapshots):
+            return _Later.OURS
+        numbers = {one.sequence_number for one in added.values()} - {0}  # none in format version 1
+        if not numbers.isdisjoint({one.sequence_number for one in later.snapshots.values()}):
+            return _Later.OTHERS
+        made = self._logged(later, version)
+        if made is None:
+            return _Later.UNCLEAR
+        return _Later.OURS if made == own.document["last-updated-ms"] else _Later.OTHERS
+
+    def _logged(self, later: TableMetadata, version: int) -> int | None:
+        """When a version was made, in milliseconds since 1970, by the log of a later one, or by the log of the oldest
+        version that this one names, and so on. None where no version that is there knows."""
+        while True:
+            made = {_version_of(file): time for time, file in later.metadata_log}
+            if version in made:
+                return made[version]
+            oldest = min((number for number in made if number is not None), default=version)
+            if oldest <= version:
+                return None
+            try:
+                later = self._version(oldest)
+            except FileNotFoundError:
+                return None
+            if later.document["last-updated-ms"] != made[oldest]:  # the file of another commit
+                return None
 
     def _version(self, number: int) -> TableMetadata:
         """The metadata of a version, by either of its names."""
