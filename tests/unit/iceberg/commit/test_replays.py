@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import StorageError
+from lakebed.errors import NotInHistoryError, StorageError
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.commit.writers import MOST, PREFIX
 from lakebed.formats.iceberg.table import IcebergTable
@@ -144,3 +145,29 @@ def test_an_abort_that_cannot_see_removes_nothing(table: IcebergTable, monkeypat
         with pytest.raises(StorageError):
             writer.abort(messages)
     assert held(table) == [(1, "a", 1)]
+
+
+@pytest.mark.parametrize("lost", ["data", "deletes"])
+def test_a_commit_to_recover_whose_files_are_gone_is_refused(table: IcebergTable, lost: str) -> None:
+    """The attempt that failed was removing them when its process died."""
+    table.write(rows((1, "a", 1)))
+    writer = table.writer("job")
+    writer.write(rows((1, "a", 2)).append_column("_row_kind", pa.array(["+U"])))
+    messages: Any = writer.prepare_commit()
+    files = [file for m in messages for file in (m.deletes.added if lost == "deletes" else m.data_files)]
+    local = table.operations.files.local_path(files[0].path)
+    assert local is not None
+    Path(local).unlink()
+    with pytest.raises(NotInHistoryError, match="to recover were deleted"):
+        table.writer("job").filter_and_commit({1: messages})
+    assert held(table) == [(1, "a", 1)] and len(table.history()) == 1
+
+
+def test_a_replay_needs_no_files(table: IcebergTable) -> None:
+    writer = table.writer("job")
+    writer.write(rows((1, "a", 1)))
+    messages = writer.prepare_commit()
+    writer.commit(1, messages)
+    table.write(rows((2, "a", 2)), "overwrite")
+    others_expire(table)
+    assert table.writer("job").filter_and_commit({1: messages}) == 0 and held(table) == [(2, "a", 2)]

@@ -7,7 +7,7 @@ of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -37,6 +37,7 @@ from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFin
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
 from lakebed.kernel.commit.origin import check_origin
+from lakebed.kernel.commit.recovery import refuse_lost_files
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates.where import parse_where
 from lakebed.kernel.sizing.staging import StagedBuckets
@@ -128,6 +129,22 @@ class Committer:
             return
         held = held_files(self.operations, paths)
         self.operations.files.delete_many([path for path in dict.fromkeys(paths) if path not in held])
+
+    def check_files(self, commits: Mapping[int, Sequence[IcebergMessage]]) -> None:
+        """NotInHistoryError where files are gone that the messages of an identifier name which this user has not
+        committed."""
+        metadata, branch = self.operations.load().metadata, self.options.branch
+        head = metadata.parent_on(branch) if self.options.creates_branch else metadata.head(branch)
+        waiting = [
+            message
+            for identifier, messages in commits.items()
+            if not is_committed(metadata, head, branch, self.user, identifier)
+            for message in messages
+        ]
+        paths = [file.path for message in waiting for file in message.data_files]
+        paths += [file.path for message in waiting if message.deletes for file in message.deletes.added]
+        files = self.operations.files
+        refuse_lost_files([*dict.fromkeys(paths)], files.exists, files.together, metadata.location)
 
     def find_deletes(
         self, metadata: TableMetadata, head: Snapshot | None, messages: Sequence[IcebergMessage], engine: Engine

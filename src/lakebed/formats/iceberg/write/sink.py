@@ -173,7 +173,9 @@ class IcebergSink:
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number."""
+        """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number.
+        NotInHistoryError where files of one of them are gone: nothing is committed then."""
+        self._committer().check_files({identifier: _ours(messages) for identifier, messages in commits.items()})
         committed = 0
         for identifier in sorted(commits):
             committed += bool(self.commit(identifier, commits[identifier]).instant)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError
+from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
@@ -36,6 +36,7 @@ from lakebed.formats.paimon.tag_options import END_WATERMARK
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import OwedCallbacks
 from lakebed.kernel.commit.origin import check_origin
+from lakebed.kernel.commit.recovery import refuse_lost_files
 from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult, Outcome
@@ -207,14 +208,7 @@ class Committer:
 
     def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
         paths = [f"{m.folder}/{name}" for m in messages for file in m.written_files() for name in file.names]
-        for path, exists in zip(paths, self._store.together(self._store.exists, paths), strict=True):
-            if not exists:
-                raise NotInHistoryError(
-                    "files of a commit to recover were deleted",
-                    table=self._store.location,
-                    file=path,
-                    todo="Write the data again from its source",
-                )
+        refuse_lost_files(paths, self._store.exists, self._store.together, self._store.location)
 
     # ---- publishing ----
 
