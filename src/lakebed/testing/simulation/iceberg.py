@@ -23,6 +23,9 @@ class IcebergSubject(Subject):
     format = "iceberg"
     appends_by_key = False
     tags_go_back = False
+    forgets_after = 5
+    """A version is in the logs of the two versions after it, and in those of the two after these. Behind them only a
+    snapshot can tell whose it was, and that may have expired."""
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),
@@ -82,6 +85,14 @@ class IcebergSubject(Subject):
 
     def named(self, store: MemoryStore) -> set[str]:
         """What the newest metadata file leads to."""
-        versions = [path for path in store.files if _VERSION.fullmatch(path)]
-        newest = max(versions, key=lambda path: int(path.removeprefix("metadata/v").partition(".")[0]))
-        return named(store.files, [newest]) | {"metadata/version-hint.text"}
+        return named(store.files, [_newest(store)]) | {"metadata/version-hint.text"}
+
+    def needed(self, store: MemoryStore) -> set[str]:
+        """Without the files that only entries of deletes name."""
+        return named(store.files, [_newest(store)], only_live=True) | {"metadata/version-hint.text"}
+
+
+def _newest(store: MemoryStore) -> str:
+    """The metadata file of the newest version."""
+    versions = [path for path in store.files if _VERSION.fullmatch(path)]
+    return max(versions, key=lambda path: int(path.removeprefix("metadata/v").partition(".")[0]))

@@ -15,12 +15,18 @@ from typing import Any
 from lakebed.kernel.avro.records import read_records
 from lakebed.testing.simulation.memory import Content
 
+_DELETED = 2
+"""The status of an Iceberg entry whose file the manifest's snapshot took away."""
 
-def named(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
+
+def named(files: Mapping[str, Content], roots: Iterable[str], only_live: bool = False) -> set[str]:
     """The paths of the roots, of all files that they name, and of those that these name in turn.
 
     Only Avro files and JSON roots are looked into: an older metadata file, which a newer one names, leads no further.
+    `only_live`: of an entry of an Iceberg manifest its own file counts, and none where the entry says that it is gone.
+    Nobody reads such a file any more: an expiry that died has left it to the clean-up.
     """
+    texts_of = _live_texts_of if only_live else _texts_of
     by_name = {path.rpartition("/")[2]: path for path in files}
     reached: set[str] = set()
     waiting = [*roots]
@@ -32,7 +38,7 @@ def named(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
         path = by_name.get(texts.pop().rpartition("/")[2], "")
         if path and path not in reached:
             reached.add(path)
-            texts += _texts_of(files[path].data)
+            texts += texts_of(files[path].data)
     return reached
 
 
@@ -73,6 +79,17 @@ def _texts_of(data: bytes) -> tuple[str, ...]:
     if not data.startswith(b"Obj\x01"):
         return ()
     return tuple(text for record in read_records(data) for text in _texts(record))
+
+
+@lru_cache(512)
+def _live_texts_of(data: bytes) -> tuple[str, ...]:
+    """As `_texts_of`; of the entries of an Iceberg manifest only the paths of their files, if they are live."""
+    if not data.startswith(b"Obj\x01"):
+        return ()
+    records = [*read_records(data)]
+    entries = [record for record in records if "data_file" in record]
+    live = [entry["data_file"]["file_path"] for entry in entries if entry["status"] != _DELETED]
+    return (*live, *(text for record in records if "data_file" not in record for text in _texts(record)))
 
 
 def _texts(value: Any) -> Iterator[str]:

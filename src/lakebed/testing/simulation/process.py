@@ -65,6 +65,7 @@ class Process:
         for place, step in enumerate(self.who.actor.steps):
             self._step, self.chance = place, random.Random(step.number)
             self.who.hit.clear()
+            self.who.overtaken = 0
             self._unsure = False
             self.who.busy = True
             outcome = self._ended(step)
@@ -111,7 +112,7 @@ class Process:
         sure = not isinstance(error, CommitUnknownError) and not self._unsure
         if self.change is not None and sure:
             self.model.refuse(self.change, self.name, error)
-        late = self.who.waited and isinstance(error, CommitUnknownError)  # an Iceberg version may have come and gone
+        late = self.who.overtaken >= self.subject.forgets_after and isinstance(error, CommitUnknownError)
         if not (self.who.hit or late or isinstance(error, CommitConflictError | NotInHistoryError | UsageError)):
             raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error
 

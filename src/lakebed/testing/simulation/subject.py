@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,8 @@ class Subject(ABC):
     keeps_order: ClassVar[bool] = True
     keeps_newest: bool = True
     """What the history promises (`Model`)."""
+    forgets_after: ClassVar[float] = math.inf
+    """After how many states of others a commit may not know how it ended, though no call has failed."""
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 

@@ -51,8 +51,8 @@ class Running:
     """How many of the calls tried to publish."""
     planned: int = 0
     """How many of the calls were the last before others may not come between: where a hold may strike."""
-    waited: bool = False
-    """Whether a hold has struck it."""
+    overtaken: int = 0
+    """How many states others have published since its step began."""
     held: int = 0
     """How many states others publish before it goes on."""
     wakes: float = 0.0
@@ -144,7 +144,7 @@ class World:
         who.planned += planned
         number, hold = who.calls, who.holds.get(who.planned) if planned else None
         if hold is not None and not who.alone:
-            who.held, who.waited = hold.others, True
+            who.held = hold.others
             self._next(who)
             who.held = 0
         elif (switch := who.switches.get(number)) is not None and not who.alone:
@@ -165,6 +165,7 @@ class World:
     def published(self, who: Running) -> None:
         """An actor has published a state of the table."""
         for one in self.running:
+            one.overtaken += one is not who
             if one is not who and one.held:
                 one.held -= 1
                 if not one.held:
