@@ -17,7 +17,7 @@ from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.model.commit import Outcome
-from lakebed.testing.faults import FaultyStore
+from lakebed.testing.faults import Crash, FaultyStore
 from tests.tables.paimon.small import Make, contents, rows
 from tests.unit.paimon.expire.test_run import AT_ONCE, NOTHING_OWED
 
@@ -170,14 +170,19 @@ class Overtaken(FaultyStore):
     """A process that stops before it claims its second snapshot, until others have made more and let the first ones
     expire. Its first `failing` tries to take the claim back fail."""
 
-    def __init__(self, folder: str, act: Callable[[], object], failing: int) -> None:
+    def __init__(self, folder: str, act: Callable[[], object], failing: int = 0, dies: bool = False) -> None:
         super().__init__(open_store(folder))
-        self.acts, self.failing = [act], failing
+        self.acts, self.failing, self.dies = [act], failing, dies
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         if path == "snapshot/snapshot-2" and self.acts:
             self.acts.pop()()
         return super().put_if_absent(path, data)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if self.dies and not self.acts:
+            raise Crash("after the claim")
+        return super().read(path, start, length)
 
     def delete(self, path: str) -> None:
         if path == "snapshot/snapshot-2" and self.failing:
@@ -214,3 +219,29 @@ def test_a_snapshot_that_came_too_late_is_taken_back_before_what_it_names(make: 
     assert (Path(table.location) / "snapshot/snapshot-2").exists() == (failing == 99)
     again.expire(options={"lakebed.expire.what": "orphan-files"})
     assert len(contents(again)) == (3 if failing == 99 else 4)
+
+
+def test_a_snapshot_that_a_process_left_behind_is_no_replay(make: Make) -> None:
+    """It came too late and leads nowhere, and its process died before it took it back: its rows are in no later one."""
+    table = make(**BY_HAND)
+    table.write(rows(("a", 1, "v", 1)))
+
+    def act() -> None:
+        other = lakebed.open(table.location)
+        for number in (2, 3):
+            other.write(rows(("a", number, "v", number)))
+        other.expire(options=AT_ONCE)
+
+    writer = lakebed.open(Overtaken(table.location, act, dies=True)).writer("job")
+    writer.write(rows(("a", 9, "v", 9)))
+    messages = writer.prepare_commit()
+    with pytest.raises(Crash):
+        writer.commit(1, messages)
+    assert (Path(table.location) / "snapshot/snapshot-2").exists()
+    again = lakebed.open(table.location)
+    assert again.writer("job").filter_and_commit({1: messages}) == 1
+    assert again.writer("job").filter_and_commit({1: messages}) == 0
+    assert len(contents(again)) == 4
+    again.expire(options=AT_ONCE)
+    again.expire(options={"lakebed.expire.what": "orphan-files"})
+    assert len(contents(again)) == 4

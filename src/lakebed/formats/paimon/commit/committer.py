@@ -30,6 +30,7 @@ from lakebed.formats.paimon.commit.loop import ReplayedError, commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
+from lakebed.formats.paimon.commit.succession import was_left_behind
 from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
@@ -180,7 +181,7 @@ class Committer:
         """
         if latest is not None and latest.id > self._scanned:
             last = self._history.latest_of_user(self._commit.user, self._scanned, latest)
-            if last is not None:
+            if last is not None and not was_left_behind(self._history, last):
                 self._committed = last.commit_identifier
             self._scanned = latest.id
         return self._committed is not None and identifier <= self._committed

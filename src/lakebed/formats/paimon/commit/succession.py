@@ -16,7 +16,7 @@ from lakebed.formats.paimon.codec.manifest import ADD, DELETE, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.journal import expiring
 from lakebed.formats.paimon.layout import snapshot_path
-from lakebed.formats.paimon.manifests import data_manifests, entries_of, live_files
+from lakebed.formats.paimon.manifests import data_manifests, delta_list, entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 
 
@@ -41,6 +41,19 @@ def is_out_of_line(
     if before is None or ids[:1] == [claimed.id]:  # what came before has expired since the claim
         return False
     return snapshot_path(history.branch, before.id) not in expiring(history)
+
+
+def was_left_behind(history: History, snapshot: Snapshot) -> bool:
+    """Whether a snapshot that an earlier process claimed leads nowhere: it died before it could take it back. So it can
+    be the oldest one only, and the next one has nothing of it."""
+    if snapshot.id == 1 or history.find(snapshot.id - 1) is not None:
+        return False
+    try:
+        metas = manifest_metas(history.store, delta_list(snapshot))
+        entries = entries_of(history.store, metas)
+    except DataCleanedError:  # it is expiring
+        return False
+    return is_out_of_line(history, snapshot, None, entries, [meta.file_name for meta in metas])
 
 
 def _is_followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEntry], written: Sequence[str]) -> bool:
