@@ -21,6 +21,7 @@ from xdist.workermanage import WorkerController
 
 from lakebed.kernel.commit import turns
 from lakebed.kernel.observers import observers
+from tests import pyspark_release
 from tests.golden import DAILY, names
 from tests.objectstore.server import StoreServer
 
@@ -57,6 +58,20 @@ SLOW_PROMISES = {
 
 hypothesis.settings.register_profile("any-machine", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("any-machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in pyspark_release.WARNINGS:
+        config.addinivalue_line("filterwarnings", line)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except Exception as error:
+        pyspark_release.skip_refused(error)
+        raise
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import datasource as pushed
 
 from lakebed.kernel.predicates.tree import (
     Call,
@@ -21,6 +20,10 @@ from lakebed.kernel.predicates.tree import (
     negated,
 )
 from lakebed.spark.pushdown import predicate_of
+from tests.pyspark_release import needs
+
+needs("4.1", "filters that Spark pushes to sources", whole_module=True)
+from pyspark.sql import datasource as pushed  # noqa: E402
 
 SCHEMA = pa.schema(
     [

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 import lakebed
 import lakebed.spark
@@ -19,6 +20,7 @@ from lakebed.model.commit import Outcome
 from lakebed.model.split import Split
 from lakebed.spark.engine import SparkEngine
 from lakebed.spark.read import pack_splits
+from lakebed.spark.routing import numbers_by_task
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.source import load
 from lakebed.spark.worker import pack, unpack
@@ -44,9 +46,20 @@ def small_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 7, 200])
+def test_sparks_own_hash_puts_each_number_into_its_task(spark: SparkSession, tasks: int) -> None:
+    rows = [(int(number), task) for task, number in enumerate(numbers_by_task(tasks))]
+    placed = spark.createDataFrame(rows, "number int, task int").repartition(tasks, "number")
+    assert placed.where(f.spark_partition_id() != f.col("task")).count() == 0
+
+
 @pytest.mark.usefixtures("small_files_stay")
-@pytest.mark.parametrize("parallelism", [2, 8])
-def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
+@pytest.mark.parametrize(("parallelism", "by_id"), [(2, True), (8, True), (3, False), (8, False)])
+def test_each_bucket_gets_one_file_a_commit(
+    spark: SparkSession, tmp_path: Path, parallelism: int, by_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not by_id:  # as on PySpark before 4.1
+        monkeypatch.setattr("lakebed.spark.routing._BY_ID", (99, 0))
     table = orders(tmp_path / "t")
     frame = some_orders(spark, 1000)
     result = lakebed.spark.write(frame, str(tmp_path / "t"), options={"sink.parallelism": parallelism})

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import IsNotNull
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed
@@ -22,6 +21,7 @@ from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.source import load
 from lakebed.spark.types import spark_schema
 from lakebed.verbs.read import run
+from tests.pyspark_release import needs
 from tests.spark.tables import as_bag
 
 
@@ -72,6 +72,7 @@ def test_a_range_of_changes_counts_the_same_however_it_is_asked(spark: SparkSess
 
 
 def test_pushed_filters_change_no_row(spark: SparkSession, hudi: Path) -> None:
+    needs("4.1", "filters that Spark pushes to sources")
     condition = (
         "ts >= 100 and id > 'k0002' and id like 'k%' and l is not null and not (i = 7) and d > -1 "
         "and part in ('a', 'b') and (s is null or i > 0)"
@@ -190,6 +191,9 @@ def test_the_keys_of_hudis_own_source_are_checked_too(hudi: Path) -> None:
 
 @pytest.mark.parametrize("name", ["lakebed", "hudi"])
 def test_an_action_that_plans_again_keeps_the_instant_of_the_options(hudi: Path, name: str) -> None:
+    needs("4.1", "filters that Spark pushes to sources")
+    from pyspark.sql.datasource import IsNotNull
+
     earlier = [instant for instant in lakebed.open(hudi).history() if instant.state == "completed"][-3].time
     options = {"as.of.instant": earlier}
     rows = as_bag(lakebed.open(hudi, options).read())

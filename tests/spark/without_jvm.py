@@ -174,11 +174,11 @@ class Frame:
         self.after()
         return pa.Table.from_batches([batch for result in results for batch in result])
 
-    def routed(self, routing: Any, taken: spark_sink.SinkInput, tasks: int) -> Frame:
+    def routed(self, routing: Any, places: Sequence[int], take: Any, tasks: int) -> Frame:
         """The same rows, each in the task that its channel names."""
         parts: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
         for batch in (batch for part in self.parts for batch in part):
-            channels = routing.channels(taken.take(batch).select(list(routing.columns))).to_pylist()
+            channels = routing.channels(take(batch.select(list(places)))).to_pylist()
             for channel in range(tasks):
                 chosen = batch.filter(pa.array([each == channel for each in channels]))
                 parts[channel] += [chosen] if chosen.num_rows else []
@@ -201,7 +201,7 @@ def without_jvm(store: Mortal) -> Iterator[None]:
         put = stack.enter_context
         put(patch.object(formats, "open_table", opening))
         put(patch.object(Stager, "__init__", staging))
-        put(patch.object(spark_sink, "_routed", lambda df, routing, taken, tasks: df.routed(routing, taken, tasks)))
+        put(patch.object(spark_sink, "routed", lambda df, *how: df.routed(*how)))
         for module in (spark_sink, stream_sink):
             put(patch.object(module, "SparkEngine", lambda session, parallelism: LocalEngine(1)))
         put(patch.object(spark_sink, "default_parallelism", lambda session: 3))

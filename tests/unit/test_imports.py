@@ -157,9 +157,9 @@ def test_everything_but_spark_works_where_there_is_no_pyspark(tmp_path: Path) ->
 def test_an_old_pyspark_is_refused_by_name(tmp_path: Path) -> None:
     package = tmp_path / "pyspark"
     package.mkdir()
-    (package / "__init__.py").write_text("__version__ = '3.5.1'")
+    (package / "__init__.py").write_text("__version__ = '3.4.1'")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from lakebed.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "needs PySpark 4.2 or newer, and this is 3.5.1" in done.stderr
+    assert "needs PySpark 3.5 or newer, and this is 3.4.1" in done.stderr
     assert "Traceback" not in done.stderr

@@ -9,7 +9,7 @@ ship           sends lakebed to workers that lack it
 local_session  starts an embedded session with settings that suit lakebed
 """
 
-import lakebed.spark.required  # noqa: F401 - first: it says what to do where PySpark is missing
+import lakebed.spark.release  # noqa: F401 - first: it says what to do where PySpark is missing
 from lakebed.spark.engine import SparkEngine
 from lakebed.spark.read import read
 from lakebed.spark.registration import register

@@ -61,4 +61,6 @@ def open_in_session(spark: SparkSession, location: str, options: Mapping[str, st
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
-    return dict(spark.conf.getAll)
+    if hasattr(spark.conf, "getAll"):
+        return dict(spark.conf.getAll)
+    return {row.key: row.value for row in spark.sql("SET").collect()}  # PySpark 3.5

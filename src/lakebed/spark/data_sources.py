@@ -19,10 +19,14 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from lakebed.spark import worker
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # before PySpark 4.2, `source` refuses streams
+    ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("Later", (), {})  # type: ignore[misc,assignment]
 
 
 def data_sources(
@@ -144,13 +148,13 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A marker that says whether options bound a batch."""
-        limit: ReadLimit = self._stream.limit()
-        return limit
+        """A marker that says whether options bound a batch. The stream itself applies the bounds, since Spark has none
+        for commits."""
+        return ReadMaxRows(self._stream.options.limits.commits or 1) if self._stream.is_bounded else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The offset at which the batch that begins at `start` ends."""
-        offset: dict[str, Any] = self._stream.latest(start, limit)
+        offset: dict[str, Any] = self._stream.latest(start, not isinstance(limit, ReadAllAvailable))
         return offset
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -50,7 +50,7 @@ class SparkEngine:
             return
         frame = over_tasks(self._spark, _Call(fn), packed, _RESULT)
         with translated_errors():
-            results = frame.toArrow().sort_by("task").column("result")
+            results = collected(frame, _RESULT_ARROW).sort_by("task").column("result")
         for result in results:
             yield pickle.loads(result.as_buffer())
 
@@ -74,6 +74,14 @@ def over_tasks(
     count = max(len(packed), 1)
     numbers = spark.range(0, len(packed), 1, count)
     return numbers.mapInArrow(worker.over_tasks(worker.pack(fn), packed), schema)
+
+
+def collected(df: DataFrame, schema: pa.Schema) -> pa.Table:
+    """The few rows of a DataFrame, in this schema. PySpark 3.5 gives them as its own rows alone."""
+    if hasattr(df, "toArrow"):
+        return df.toArrow()
+    rows = df.collect()
+    return pa.table([pa.array([row[n] for row in rows], field.type) for n, field in enumerate(schema)], schema=schema)
 
 
 def default_parallelism(spark: SparkSession) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import datasource as pushed
 
 from lakebed.kernel.predicates.tree import (
     Call,
@@ -27,13 +26,22 @@ from lakebed.kernel.predicates.tree import (
 )
 from lakebed.kernel.predicates.where import find_column
 
-_COMPARE: dict[type[Any], str] = {
-    pushed.EqualTo: "equal",
-    pushed.GreaterThan: "greater",
-    pushed.GreaterThanOrEqual: "greater_equal",
-    pushed.LessThan: "less",
-    pushed.LessThanOrEqual: "less_equal",
+try:
+    from pyspark.sql import datasource as pushed
+except ImportError:  # PySpark 3.5
+    pushed = None  # type: ignore[assignment]
+
+_FUNCTIONS = {
+    "EqualTo": "equal",
+    "GreaterThan": "greater",
+    "GreaterThanOrEqual": "greater_equal",
+    "LessThan": "less",
+    "LessThanOrEqual": "less_equal",
 }
+_COMPARE: dict[type[Any], str] = {
+    getattr(pushed, name): function for name, function in _FUNCTIONS.items() if hasattr(pushed, name)
+}
+"""By the class of a filter. Spark pushes filters since 4.1."""
 
 
 def predicate_of(filters: Sequence[Any], schema: pa.Schema) -> Node | None:

@@ -80,7 +80,7 @@ def read(
         frames.append(over_tasks(spark, _batches, [worker.pack(task) for task in tasks], spark_schema(plan.schema)))
     else:
         report(plan)
-    return reduce(DataFrame.union, frames)
+    return reduce(lambda whole, frame: whole.union(frame), frames)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,15 @@ from pyspark.sql.functions import udtf
 
 from lakebed.formats.opening import CLASS_NAMES, FORMATS
 from lakebed.spark.catalogs import session_catalogs
-from lakebed.spark.data_sources import data_sources
 from lakebed.spark.engine import default_parallelism
 from lakebed.spark.failures import translate_errors
 from lakebed.spark.procedures import PROCEDURES
+from lakebed.spark.release import HAS_SOURCES, needs
 from lakebed.spark.source import LAKEBED, STREAMING_OPTION
-from lakebed.spark.table_functions import table_function
+
+if HAS_SOURCES:
+    from lakebed.spark.data_sources import data_sources
+    from lakebed.spark.table_functions import table_function
 
 NAMES = {name: name for name in (LAKEBED, *FORMATS)} | dict(CLASS_NAMES)
 """The names that the sources answer to, each with its short name: lakebed's own, and those of the formats' own Spark
@@ -37,8 +40,17 @@ def register(spark: SparkSession) -> None:
     SQL gets table functions too (docs/sql.md): `SELECT * FROM lakebed_rewrite('s3://bucket/orders')`.
 
     Call it again after you change catalogs (`spark.sql.catalog.NAME`), whose tables the sources know by name.
+
+    Raises UnsupportedError before PySpark 4.0, which knows no sources that are written in Python.
     """
     translate_errors()
+    if not HAS_SOURCES:
+        raise needs(
+            "4.0",
+            "lakebed.spark.register",
+            "Call lakebed.spark.read(spark, location).createOrReplaceTempView(name) to read, lakebed.spark.write and "
+            "write_stream to write, and a table's own verbs with engine=lakebed.spark.SparkEngine(spark)",
+        )
     _run_workers_here(spark)
     # No source takes filters. Spark 4.2 and 4.3 keep the reader that took those of one query for all later queries of
     # the same DataFrame or view (`PythonScanBuilder.pushFilters`), which would miss the rows that it left out.

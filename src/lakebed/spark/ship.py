@@ -19,12 +19,15 @@ from pyspark.sql import SparkSession
 
 import lakebed
 from lakebed.errors import RuntimeMissingError, UsageError
+from lakebed.spark.release import VERSION, parsed
 from lakebed.spark.worker import SHIPPED_FOLDER
 
 _ON_WORKERS = frozenset({"pyspark", "pyarrow", "pandas", "numpy", "typer", "rich"})
 """Packages that every worker has, since Spark's own Python needs them, or that only the command line uses."""
 _EXTRAS = ("glue", "hive", "sketches")
 """The extras of lakebed that workers can use."""
+_ARTIFACTS = (4, 0)
+"""The release since which a classic session takes artifacts. (One over Connect always did.)"""
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
@@ -47,7 +50,10 @@ def ship(spark: SparkSession, extras: Iterable[str] = ()) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
         archive = pack_environment(folder, extras)
-        spark.addArtifacts(f"{archive}#{SHIPPED_FOLDER}", archive=True)
+        if parsed(VERSION) < _ARTIFACTS and isinstance(spark, SparkSession):
+            spark.sparkContext.addArchive(f"{archive}#{SHIPPED_FOLDER}")
+        else:
+            spark.addArtifacts(f"{archive}#{SHIPPED_FOLDER}", archive=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

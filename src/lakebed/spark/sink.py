@@ -1,9 +1,9 @@
 """Write a DataFrame as one commit: route the rows so that each (partition, bucket) is in one task, write, commit.
 
-There is one shuffle. A channel column is computed on Arrow batches, `repartitionById` sends channel c to task c, and
-each task writes its buckets and returns its commit messages as one small row. Only the messages of attempts that Spark
-accepts are committed. So a retried or speculative task does no harm: its files stay invisible, and rows that it staged
-are removed when the write ends. Once the commit has begun, no file of the table is deleted here.
+There is one shuffle (`routing`). Each task writes its buckets and returns its commit messages as one small row. Only
+the messages of attempts that Spark accepts are committed. So a retried or speculative task does no harm: its files stay
+invisible, and rows that it staged are removed when the write ends. Once the commit has begun, no file of the table is
+deleted here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from lakebed.errors import OptionError, SchemaError
 from lakebed.kernel.observers import watching
@@ -26,14 +25,14 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
-from lakebed.spark.engine import SparkEngine, default_parallelism
+from lakebed.spark.engine import SparkEngine, collected, default_parallelism
 from lakebed.spark.failures import explained_errors, translated_errors
+from lakebed.spark.routing import routed
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, Routing, Sink, WritePlan, finalize_and_commit, swept
+from lakebed.verbs.write import Mode, Sink, WritePlan, finalize_and_commit, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write, by default the session's parallelism. The name is Flink's."""
-CHANNEL_COLUMN = "_lakebed_channel"
 
 _WRITTEN = StructType([StructField("messages", BinaryType(), False), StructField("rows", LongType(), False)])
 _WRITTEN_ARROW = pa.schema([pa.field("messages", pa.binary(), False), pa.field("rows", pa.int64(), False)])
@@ -120,6 +119,11 @@ class SinkInput:
                 )
         return cls(tuple(names), pa.schema(fields))
 
+    def of_columns(self, columns: Sequence[str]) -> SinkInput:
+        """The same for some of the sink's columns."""
+        names = tuple(name for name in self.names if name in columns)
+        return SinkInput(names, pa.schema([field for field in self.schema if field.name in columns]))
+
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of the DataFrame in the sink's form, without columns that were added behind (the channel)."""
         return conform(batch.select(range(len(self.names))).rename_columns(list(self.names)), self.schema)
@@ -131,10 +135,13 @@ def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: i
     # Columns are found by place from here on: mapInArrow finds none whose name has a dot.
     df = df.toDF(*(f"_{place}" for place in range(len(taken.names))))
     if plan.routing is not None:
-        df = _routed(df, plan.routing, taken, parallelism)
+        names = plan.routing.columns
+        narrow = taken.of_columns(names)
+        places = [place for place, name in enumerate(taken.names) if name in names]
+        df = routed(df, plan.routing, places, narrow.take, parallelism)
     writing = worker.over_batches(worker.pack(_WriteTask(plan, taken)))
     with translated_errors():
-        written = df.mapInArrow(writing, _WRITTEN).toArrow()
+        written = collected(df.mapInArrow(writing, _WRITTEN), _WRITTEN_ARROW)
     messages = [message for packed in written.column("messages") for message in pickle.loads(packed.as_buffer())]
     return Written(tuple(messages), sum(written.column("rows").to_pylist()))
 
@@ -161,33 +168,6 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> tuple[Sequ
     except BaseException:
         writer.abort()
         raise
-
-
-def _routed(df: DataFrame, routing: Routing, taken: SinkInput, parallelism: int) -> DataFrame:
-    """The rows in the tasks that their channels name. Python gets only the columns that the routing needs."""
-    places = [place for place, name in enumerate(taken.names) if name in routing.columns]
-    narrow = SinkInput(
-        tuple(taken.names[place] for place in places),
-        pa.schema([field for field in taken.schema if field.name in routing.columns]),
-    )
-    route = worker.over_columns(worker.pack(_Route(routing, narrow)))
-    # Spark tells what kind of function this is from its annotations.
-    route.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
-    channel = f.arrow_udf(route, IntegerType())  # type: ignore[attr-defined]  # stubs lack it
-    columns = [df[df.columns[place]] for place in places]
-    return df.withColumn(CHANNEL_COLUMN, channel(*columns)).repartitionById(parallelism, CHANNEL_COLUMN)
-
-
-@dataclass(frozen=True, slots=True)
-class _Route:
-    """Computes the channel of each row from arrays as Spark sends them."""
-
-    routing: Routing
-    taken: SinkInput
-
-    def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        batch = pa.RecordBatch.from_arrays(list(arrays), names=list(self.taken.names))
-        return self.routing.channels(self.taken.take(batch))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from lakebed.spark import worker
 from lakebed.spark.catalogs import Catalogs, with_catalog
 from lakebed.spark.pushdown import predicate_of
 from lakebed.spark.read import plain_rows, read_tasks
+from lakebed.spark.release import HAS_STREAMS, needs
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
@@ -86,6 +87,12 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs
         streaming = boolean(own.pop("streaming", "false"))
     except KeyError:
         raise OptionError.ill_typed(STREAMING_OPTION, options[STREAMING_OPTION], "true or false") from None
+    if streaming and not HAS_STREAMS:
+        raise needs(
+            "4.2",
+            f'readStream.format("{short_name}")',
+            "Read what changed between two commits in batches: option after, or Table.changes",
+        )
     columns = _column_names(own.pop("columns", None))
     loaded = Loaded(
         options=table_options,

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-
 from lakebed.errors import OptionError
 from lakebed.kernel.options import at_least, memory_size
 from lakebed.spark import worker
@@ -79,13 +77,17 @@ class Stream:
         """The offset before the first row."""
         return {_POSITION: self.reader.initial()}
 
-    def limit(self) -> ReadLimit:
-        """Tell Spark whether batches are bounded. `latest` applies the bounds, since Spark has none for commits."""
-        return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.commits or 1)
+    @property
+    def is_bounded(self) -> bool:
+        """Whether options bound a batch."""
+        return self.options.limits != _UNBOUNDED
 
-    def latest(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The offset at which the batch that begins at `start` ends; `start` itself when there is nothing new."""
-        limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
+    def latest(self, start: Mapping[str, Any], bounded: bool) -> dict[str, Any]:
+        """The offset at which the batch that begins at `start` ends; `start` itself when there is nothing new.
+
+        `bounded` says whether Spark asks for a batch within the bounds.
+        """
+        limits = self.options.limits if bounded else _UNBOUNDED
         position = start[_POSITION]
         if not self._available_now:
             return {_POSITION: self.reader.latest(position, limits)}

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from lakebed.errors import SchemaError, first_line
+from lakebed.spark.release import VERSION
 
 _PLAIN: dict[pa.DataType, spark.DataType] = {
     pa.null(): spark.NullType(),
@@ -33,9 +34,10 @@ _PLAIN: dict[pa.DataType, spark.DataType] = {
     pa.timestamp("us", "UTC"): spark.TimestampType(),
     pa.timestamp("us"): spark.TimestampNTZType(),
     pa.duration("us"): spark.DayTimeIntervalType(),
-    pa.time64("ns"): spark.TimeType(6),
 }
 """Types with exactly one counterpart, in the form that Spark sends and takes."""
+if hasattr(spark, "TimeType"):
+    _PLAIN[pa.time64("ns")] = spark.TimeType(6)
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -146,6 +148,8 @@ def _wire_type(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_time(kind):
+        if pa.time64("ns") not in _PLAIN:
+            raise _no_type(name, kind, f"times need PySpark 4.1 or newer, and this is {VERSION}")
         return pa.time64("ns")
     if pa.types.is_duration(kind):
         return pa.duration("us")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import GreaterThan
 
 import lakebed
 from lakebed import Table
 from lakebed.errors import NotInHistoryError, OptionError, UnsupportedError
 from lakebed.spark.source import load
+from tests.pyspark_release import needs
 from tests.tables.paimon.small import SCHEMA, contents, rows
 
 TIMES = (1_700_000_000_000, 1_700_000_060_000, 1_700_000_120_000, 1_700_000_180_000)
@@ -145,6 +145,9 @@ def test_level_0_of_a_table_with_deletion_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_dataframe_is_pinned_to_what_options_mean(tmp_path: Path, location: Path, name: str, is_stored: bool) -> None:
     """The newest snapshot, which each DataFrame is pinned to, lies over no scan option, given or in the schema."""
+    needs("4.1", "filters that Spark pushes to sources")
+    from pyspark.sql.datasource import GreaterThan
+
     folder = tmp_path / "t"
     shutil.copytree(location, folder)
     for options, wanted in (({}, 4), ({"scan.version": "1"}, 1), ({"scan.mode": "compacted-full"}, 3)):
