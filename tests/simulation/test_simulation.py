@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -12,7 +13,9 @@ import threading
 import pytest
 
 from lakebed.testing.simulation import Actor, Report, Schedule, StoreKind, drawn, simulate, world
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.run import SUBJECTS
+from lakebed.testing.simulation.world import START
 
 SEEDS = {"paimon": 160, "iceberg": 60, "hudi": 110}
 """How many seeds of each format run here. `./run simulate` runs any number."""
@@ -30,6 +33,29 @@ def test_every_promise_holds(format: str, first: int) -> None:
     reports = [simulate(drawn(format, seed)) for seed in range(first, first + BLOCK)]
     assert not failures(reports)
     assert any("done" in line for one in reports for line in one.outcomes)
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_a_snapshot_is_read_again_where_a_file_of_it_is_another_one_or_gone(format: str) -> None:
+    subject, store = SUBJECTS[format](random.Random(1)), MemoryStore("s3://simulated/seen/db.db/t", lambda: START)
+    subject.create(store)
+    subject.open(store).write(subject.data([(1, 1)]), "append")
+    first = subject.see(store)
+    subject.open(store).write(subject.data([(2, 2)]), "append")
+    second = subject.see(store)
+    assert [*map(sorted, (first.rows, second.rows))] == [[(1, 1)], [(1, 1), (2, 2)]]
+    assert subject.rows_before(store, first.newest) == first.rows
+    mine = sorted(subject.named(store))
+    data = {path for path in mine if path.startswith(("bucket-", "data/"))}
+    noticed = set()
+    for path in mine:
+        store.write(path, store.files[path].data)
+        if subject.rows_before(store, second.newest) is None:
+            noticed.add(path)
+        assert sorted(subject.see(store).rows) == [(1, 1), (2, 2)]
+    assert len(data) == 2 and data < noticed and len(noticed - data) > 1
+    store.delete(data.pop())
+    assert subject.rows_before(store, second.newest) is None
 
 
 def test_a_seed_runs_the_same_way_in_every_process() -> None:

@@ -124,12 +124,14 @@ class HudiSubject(Subject):
     def named(self, store: MemoryStore) -> set[str]:
         """Data files of completed instants, and metadata but for marks of instants that are over."""
         _, begun = _instants(store)
-        return {path for path in store.files if _is_named(path, set(self.completions), begun)}
+        known = set(self.completions)
+        return {path for path in store.files if _is_named(path, known, begun)}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """Data files of instants that have begun."""
         done, begun = _instants(store)
-        return {path for path in store.files if _is_named(path, done | begun, begun)}
+        known = done | begun
+        return {path for path in store.files if _is_named(path, known, begun)}
 
 
 def _instants(store: MemoryStore) -> tuple[set[str], set[str]]:

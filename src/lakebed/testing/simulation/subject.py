@@ -132,7 +132,8 @@ class Subject(ABC):
             with store.noting() as files:
                 rows = rows_of(table.read(["id", "v"]))
             if name:
-                self._looks[name] = rows, {path: files[path] for path in files if not self.points(path)}
+                there = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
+                self._looks[name] = rows, {path: there[path] for path in there if not self.points(path)}
         return Seen(rows, name, line)
 
     def rows_before(self, store: MemoryStore, name: str) -> list[Row] | None:
