@@ -1,12 +1,13 @@
 """Writes into a partitioned Iceberg table from Spark: files and bytes of each partition at several parallelisms, beside
 Iceberg's own Spark sink with its hash distribution, in one run on one machine.
 
-    ./run bench iceberg-sink [--rows 1000000] [--parallelism 2,4,8,16]
+    ./run bench iceberg-sink [--rows 1000000] [--parallelism 2,4,8,16] [--repeats 3]
 
 Rows of 12 columns in 4 regions, of which one has 85 in 100 of the rows, come from a Parquet folder of 16 files; the
 target size is 4 MiB. Iceberg's own sink runs in the interpreter that LAKEBED_ICEBERG_JVM_PYTHON names with the jars in
-LAKEBED_ICEBERG_JARS; without them only lakebed is measured. Seconds of processor time are those of the driver, its JVM
-and the Python workers, and leave the session's start out. The result of all rows goes to results/iceberg_sink.json.
+LAKEBED_ICEBERG_JARS; without them only lakebed is measured. The engines take turns, write by write, after a round that
+is not counted; the least seconds of the repeats count. Seconds of processor time are those of the driver, its JVM and
+the Python workers, and leave the session's start out. The result of all rows goes to results/iceberg_sink.json.
 """
 
 import argparse
@@ -14,12 +15,11 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +34,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--parallelism", default="2,4,8,16")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    tasks = [int(text) for text in given.parallelism.split(",")]
     if given.engine:
         run = {"lakebed": with_lakebed, "iceberg": with_iceberg}[given.engine]
-        print(json.dumps(list(run(given.folder, tasks))))
+        for line in run(given.folder, map(int, sys.stdin)):
+            print(json.dumps(line), flush=True)
         return
-    engines: dict[str, Any] = {}
+    from bench.turns import Engine
+
+    tasks = [int(text) for text in given.parallelism.split(",")]
     outside = os.environ.get("LAKEBED_ICEBERG_JVM_PYTHON")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         make_rows(Path(folder, "input"), given.rows)
         commands = {"lakebed": [sys.executable, "-m", "bench.iceberg_sink"]}
         if outside:
             commands["iceberg"] = [outside, __file__]
-        for name, command in commands.items():
-            more = ["--parallelism", given.parallelism, "--engine", name, "--folder", folder]
-            done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
-            if done.returncode:
-                sys.exit(done.stderr)
-            engines[name] = json.loads(done.stdout.splitlines()[-1])
-            for line in engines[name]:
-                print(name, line, file=sys.stderr)
+        running = {
+            name: opened.enter_context(Engine([*command, "--engine", name, "--folder", folder]))
+            for name, command in commands.items()
+        }
+        runs: dict[str, dict[int, list[dict[str, Any]]]] = {name: {n: [] for n in tasks} for name in running}
+        for engine in running.values():
+            engine.ask(str(tasks[0]))
+        for number in tasks * given.repeats:
+            for name, engine in running.items():
+                runs[name][number].append(engine.ask(str(number)))
+                print(name, runs[name][number][-1], file=sys.stderr)
+    engines = {name: [least(of_tasks) for of_tasks in by_tasks.values()] for name, by_tasks in runs.items()}
     result = {
         "bench": "iceberg-sink",
         "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017
@@ -68,6 +75,11 @@ def main() -> None:
     if given.rows == ROWS:
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
+
+
+def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """One line for the runs of an engine: the least seconds of both kinds."""
+    return {**runs[0], **{key: min(run[key] for run in runs) for key in ("seconds", "cpu_seconds")}}
 
 
 def make_rows(folder: Path, count: int) -> None:
@@ -134,7 +146,7 @@ def report(tasks: int, figures: dict[str, float], sizes: dict[str, list[int]]) -
     }  # fmt: skip
 
 
-def with_lakebed(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]]:
+def with_lakebed(folder: str, parallelism: Iterable[int]) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     import lakebed
@@ -143,8 +155,8 @@ def with_lakebed(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]
 
     spark = lakebed.spark.local_session("local[2]")
     schema = pq.read_schema(f"{folder}/input/00.parquet")
-    for warm, tasks in enumerate([parallelism[0], *parallelism]):
-        table: Any = lakebed.create(f"{folder}/ours{warm}", "iceberg", schema, partition_by=["region"])
+    for number, tasks in enumerate(parallelism):
+        table: Any = lakebed.create(f"{folder}/ours{number}", "iceberg", schema, partition_by=["region"])
         frame = spark.read.parquet(f"{folder}/input").repartition(tasks)
         options = {"sink.parallelism": tasks, "target-file-size-bytes": TARGET}
         figures = measured(lambda f=frame, t=table, o=options: lakebed.spark.write(f, t.location, options=o))
@@ -152,12 +164,11 @@ def with_lakebed(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]
         metadata = table.table_metadata
         for task in scan_tasks(table.operations.files, metadata, metadata.head()):
             sizes.setdefault(task.data.partition[0], []).append(task.data.size)
-        if warm:
-            yield report(tasks, figures, sizes)
+        yield report(tasks, figures, sizes)
     spark.stop()
 
 
-def with_iceberg(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]]:
+def with_iceberg(folder: str, parallelism: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Runs in the other interpreter."""
     from pyspark.sql import SparkSession
 
@@ -173,19 +184,18 @@ def with_iceberg(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    for warm, tasks in enumerate([parallelism[0], *parallelism]):
+    for number, tasks in enumerate(parallelism):
         spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         spark.sql(
-            f"CREATE TABLE had.db.t{warm} ({SQL}) USING iceberg PARTITIONED BY (region) TBLPROPERTIES "
+            f"CREATE TABLE had.db.t{number} ({SQL}) USING iceberg PARTITIONED BY (region) TBLPROPERTIES "
             f"('format-version'='2', 'write.target-file-size-bytes'='{TARGET}', 'write.distribution-mode'='hash')"
         )
         frame = spark.read.parquet(f"{folder}/input").repartition(tasks)
-        figures = measured(lambda f=frame, w=warm: f.writeTo(f"had.db.t{w}").append())
+        figures = measured(lambda f=frame, w=number: f.writeTo(f"had.db.t{w}").append())
         sizes: dict[str, list[int]] = {}
-        for row in spark.sql(f"SELECT partition.region, file_size_in_bytes FROM had.db.t{warm}.files").collect():
+        for row in spark.sql(f"SELECT partition.region, file_size_in_bytes FROM had.db.t{number}.files").collect():
             sizes.setdefault(row[0], []).append(row[1])
-        if warm:
-            yield report(tasks, figures, sizes)
+        yield report(tasks, figures, sizes)
     spark.stop()
 
 
