@@ -13,6 +13,10 @@ import pytest
 from tests.interop.kept import end_all
 
 HERE = Path(__file__).parent
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:MetaspaceSize=128m")
+"""Options of a JVM that starts soon."""
+ROOM = ("-Xms512m", "-Xmn320m")
+"""A heap that begins small and grows is collected all the time."""
 
 
 class Peer:
@@ -161,7 +165,7 @@ def java(*arguments: str, quick: bool = True) -> list[str]:
     no more; what is measured needs the ones that users have."""
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else "java"
-    return [program, *(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if quick else []), *arguments]
+    return [program, *(QUICK if quick else []), *arguments]
 
 
 def pypaimon_peer(folder: Path) -> Peer:
@@ -171,7 +175,8 @@ def pypaimon_peer(folder: Path) -> Peer:
 
 def paimon_jvm_peer(folder: Path, quick: bool = True) -> Peer:
     """A process of Paimon's Java bundle, with a folder of its own; `quick` as in `java`."""
-    options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
+    room = ["-Xmx1g", *(ROOM if quick else [])]
+    options = [*room, "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
     return Peer(java(*options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer", quick=quick), folder)
 
 
