@@ -241,7 +241,12 @@ GRID = (
                          "tests/golden/test_iceberg_alter.py::", "tests/interop/test_iceberg_alter_readers.py::")),
     }),
     Row("catalogs: tables listed, created, dropped", "`lakebed.catalog`", {
+        "hudi": Cell(none="the format has no catalogs"),
         "paimon": Cell(("tests/unit/paimon/catalog/test_catalogs.py::", "tests/unit/paimon/catalog/test_rest.py::")),
+        "iceberg": Cell((
+            "tests/unit/iceberg/catalog/test_names.py::",
+            "tests/interop/test_iceberg_lives_outside.py::test_the_names_in_a_catalog",
+        )),
     }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),

@@ -21,6 +21,7 @@ from tests.interop.iceberg_dying import Moment, deed, die
 from tests.interop.iceberg_life import Engines, Life, engines
 from tests.interop.iceberg_spark import Spark
 from tests.interop.iceberg_state import FIRST, Shape
+from tests.tables.iceberg.named import check_names
 
 pytestmark = pytest.mark.timeout(1800)
 LIVES = {
@@ -63,6 +64,14 @@ def test_every_engine_reads_what_any_of_them_wrote(name: str, outside: Engines) 
     life = Life(shape, name, [*LIVES].index(name), outside)
     life.play(" ".join(script.split()))
     assert life.number == script.count(",") + 1 and life.main.rows and life.deaths == script.count("@")
+
+
+@pytest.mark.parametrize("catalog", ["rest", "hive"])
+def test_the_names_in_a_catalog(catalog: str, outside: Engines) -> None:
+    settings = {
+        "type": catalog, "uri": outside.addresses[catalog], "warehouse": f"file://{outside.folder}/{catalog}",
+    }  # fmt: skip
+    check_names({f"lakebed.catalog.{key}": value for key, value in settings.items()})
 
 
 MOMENTS = {

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib import import_module
 
 from lakebed.errors import TableNotFoundError, UsageError
 from lakebed.formats.opening import format_of, is_catalog_name, open_catalog
@@ -110,24 +109,14 @@ def _in_catalog(catalog: str, name: str, options: Mapping[str, str], choice: _Ch
     if not _is_pattern(name):
         return [f"{catalog}:{name}"] if choice.takes(name) else []
     pattern = name if "." in name else f"{name}.*"
-    databases, tables = _listings(catalog, options)
+    opened = open_catalog(catalog, options)
     outer = pattern.rpartition(".")[0]
     exact = _WILD.search(outer) is None
     names: list[str] = []
-    for database in [outer] if exact else databases():
+    for database in [outer] if exact else opened.databases():
         if choice.takes_database(database) and (exact or fnmatchcase(database, outer)):
-            names += [f"{database}.{table}" for table in tables(database)]
+            names += [f"{database}.{table}" for table in opened.tables(database)]
     return [f"{catalog}:{name}" for name in names if fnmatchcase(name, pattern) and choice.takes(name)]
-
-
-def _listings(catalog: str, options: Mapping[str, str]) -> tuple[Callable[[], list[str]], Callable[[str], list[str]]]:
-    """How a catalog lists its databases, and the tables of one."""
-    settings = import_module("lakebed.formats.paimon.catalog.settings")
-    if settings.is_configured(catalog, options):
-        opened = open_catalog(catalog, options)
-        return opened.databases, opened.tables
-    listing = import_module("lakebed.formats.iceberg.catalog.listing")
-    return lambda: listing.namespaces_of(catalog, options), lambda name: listing.tables_of(catalog, name, options)
 
 
 def _below(text: str, options: Mapping[str, str], choice: _Choice) -> list[str]:

@@ -173,28 +173,27 @@ def create_table(
 
 
 def open_catalog(name: str, options: Mapping[str, object] | None = {}) -> Catalog:
-    """Open a catalog of Paimon tables by its name.
+    """Open a catalog by its name.
 
         shop = lakebed.catalog("shop", {"lakebed.catalog.metastore": "filesystem", "lakebed.catalog.warehouse": "out"})
-        shop.tables("sales")
+        prod = lakebed.catalog("prod", {"lakebed.catalog.type": "rest", "lakebed.catalog.uri": "https://host"})
+        prod.tables("sales")
 
-    `options` are the catalog's settings (`lakebed.catalog.*`), the `lakebed.storage.*` keys of the storage client, and
-    options of the tables that it opens. Settings may also be variables of the environment: docs/paimon-upkeep.md.
+    The setting `metastore` makes it one of Paimon tables, any other one of Iceberg tables. `options` are the catalog's
+    settings (`lakebed.catalog.*`), the `lakebed.storage.*` keys of the storage client, and options of the tables that
+    it opens. Settings may also be variables of the environment, and those of Iceberg's pyiceberg's configuration:
+    docs/paimon-upkeep.md and docs/iceberg-upkeep.md.
 
-    Raises UsageError for a catalog without settings, UnsupportedError for one of another format.
+    Raises UsageError for a catalog without settings, StorageError for one that does not answer.
     """
     if not isinstance(name, str) or not name:
         raise UsageError(f"{name!r} cannot name a catalog", todo="Give its name as a text")
     texts = option_texts(options)
     paimon = _paimon_catalogs(name, texts)
-    if paimon is None:
-        raise UnsupportedError(
-            f"the catalog {name!r} is not one of Paimon tables",
-            why="lakebed lists and changes only those yet",
-            todo="Give the option lakebed.catalog.metastore (filesystem, jdbc or rest), or open an Iceberg catalog's "
-            "tables with lakebed.open",
-        )
-    catalog: Catalog = paimon.PaimonCatalog(name, texts)
+    if paimon is not None:
+        catalog: Catalog = paimon.PaimonCatalog(name, texts)
+    else:
+        catalog = import_module("lakebed.formats.iceberg.catalog_tables").IcebergCatalog(name, texts)
     return catalog
 
 

@@ -63,4 +63,5 @@ class Catalog(ABC):
 
     @abstractmethod
     def drop(self, table: str) -> None:
-        """Remove a table with its files, as the format's own catalog does. TableNotFoundError when there is none."""
+        """Remove a table as the format's own catalog does: of Paimon with its files, of Iceberg its name alone.
+        TableNotFoundError when there is none."""

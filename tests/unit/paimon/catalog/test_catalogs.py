@@ -95,7 +95,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lakebed.catalog("my-shop", {"lakebed.catalog.warehous": "x"})
     with pytest.raises(UnsupportedError, match="takes none"):
         lakebed.catalog("my-shop", {"lakebed.catalog.lock.enabled": True})
-    with pytest.raises(UnsupportedError, match="metastore"):
+    with pytest.raises(UsageError, match=r"no catalog 'other' is configured.*lakebed\.catalog\.metastore"):
         lakebed.catalog("other")
     with pytest.raises(UsageError, match="PAIMON_CATALOG__OTHER__WAREHOUSE"):
         lakebed.catalog("other", {"lakebed.catalog.metastore": "filesystem"})

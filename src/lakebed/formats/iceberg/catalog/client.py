@@ -84,7 +84,8 @@ def open_catalog(name: str, options: Mapping[str, str], opened: Opened | None = 
             f"no catalog {name!r} is configured",
             why=f"pyiceberg's configuration has {', '.join(names) or 'none'}",
             todo=f"Configure it for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI), or with "
-            f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
+            f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ... One of Paimon tables needs "
+            f"{CATALOG_OPTIONS}metastore",
         )
     try:
         catalog = load_catalog(name, **{**storage, **given, "py-io-impl": IMPLEMENTATION})
