@@ -1,6 +1,6 @@
 """PySparks that platforms bring: the oldest one that lakebed runs on, and one before its streams.
 
-Only pyspark, py4j and NumPy differ from the environment of the other tests.
+Only pyspark and py4j differ from the environment of the other tests.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ def on(release: str, folder: Path, mode: str = "classic") -> dict[str, Any]:
     python = os.environ[RELEASES[release]]
     where = "import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parents[1])"
     site = Path(subprocess.run([python, "-c", where], capture_output=True, text=True, check=True).stdout.strip())
-    names = ("pyspark", "py4j", *(("numpy",) if release == "3.5" else ()))
-    for found in [found for name in names for found in site.glob(f"{name}*")]:
+    for found in [*site.glob("pyspark*"), *site.glob("py4j*")]:
         (packages / found.name).symlink_to(found)
     paths = [str(packages), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
