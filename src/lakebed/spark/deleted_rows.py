@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lakebed.kernel.arrays import Int64s, from_numpy
+from lakebed.spark.release import TAKES_ARROW
 
 RUN_BYTES = 256
 """About what a run takes of memory: its bits, the name of its file, and what Spark adds."""
@@ -45,8 +46,9 @@ class DeletedRows:
 
 
 def can_be_told(name: str, columns: Iterable[str]) -> bool:
-    """Whether Spark tells the rows of a file with that name and these columns by their file and place."""
-    return _PLAIN_NAME.fullmatch(name) is not None and not any(map(_TAKEN.match, columns))
+    """Whether Spark tells the rows of a file with that name and these columns by their file and place. PySpark 3.5 takes
+    no Arrow table for what is deleted."""
+    return TAKES_ARROW and _PLAIN_NAME.fullmatch(name) is not None and not any(map(_TAKEN.match, columns))
 
 
 def places() -> list[Column]:
