@@ -46,8 +46,8 @@ class DeletedRows:
 
 
 def can_be_told(name: str, columns: Iterable[str]) -> bool:
-    """Whether Spark tells the rows of a file with that name and these columns by their file and place. PySpark 3.5 takes
-    no Arrow table for what is deleted."""
+    """Whether Spark tells the rows of a file with that name and these columns by their file and place. PySpark 3.5
+    takes no Arrow table for what is deleted."""
     return TAKES_ARROW and _PLAIN_NAME.fullmatch(name) is not None and not any(map(_TAKEN.match, columns))
 
 
