@@ -28,13 +28,15 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied, cleans_log
 from lakebed.formats.iceberg.files import Files, spelling_of
 from lakebed.kernel import clock
-from lakebed.kernel.commit.claim import claim
+from lakebed.kernel.commit.claim import TRIES, claim
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.credentials import credentials_from
 from lakebed.kernel.files.places import named_places
 
 _LOADS = 5
 """How often the current metadata is looked up when a cleanup removes it before it is read."""
+_WAIT_SECONDS = 0.05
+"""Before the store is asked again what follows a claim."""
 _KEPT = 16 << 20
 """A metadata file of more bytes is not kept for the next call."""
 
@@ -218,25 +220,43 @@ class HadoopTable:
         """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
         way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError
         where nobody can tell whether it came in time: as many others may have followed as it takes to remove this
-        version. LostRaceError where it came too late for certain, and is removed."""
-        path, current = f"metadata/{name}", f"metadata/{base.location.rpartition('/')[2]}"
-        looks: tuple[Callable[[], Any], ...] = (
-            lambda: self._store.exists(current), lambda: self._later(base, name, own),
-        )  # fmt: skip
-        try:
-            stays, followed = self._store.together(lambda look: look(), looks)
-        except Exception as error:
-            raise OutcomeUnknownError(f"whether {name} came in time cannot be read") from error
+        version. LostRaceError where it came too late for certain, and is removed. A store that answers nothing any more
+        tells nothing: then the claim counts."""
+        path = f"metadata/{name}"
+        stays, followed = self._looked(base, name, own)
         if followed is _Later.OURS or (followed is _Later.NONE and stays):
             return
+        try:
+            is_here = self._store.read(path) == data
+        except Exception as error:
+            if followed in (_Later.OTHERS, _Later.UNCLEAR):
+                raise OutcomeUnknownError(f"{name} cannot be read") from error
+            return
+        if followed is None:
+            raise OutcomeUnknownError(f"whether {name} came in time cannot be read")
         removed = False
-        with suppress(Exception):
-            if self._store.read(path) == data:
+        if is_here:
+            with suppress(Exception):
                 self._store.delete(path)
                 removed = True
         if removed and followed is _Later.OTHERS:
             raise LostRaceError(f"{name} had been made by another commit")
         raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
+
+    def _looked(self, base: Loaded, name: str, own: TableMetadata) -> tuple[bool, _Later | None]:
+        """Whether the base of a claim is still there, and what the later version says. None where the store, which is
+        asked a few times, does not tell."""
+        current = f"metadata/{base.location.rpartition('/')[2]}"
+        looks: tuple[Callable[[], Any], ...] = (
+            lambda: self._store.exists(current), lambda: self._later(base, name, own),
+        )  # fmt: skip
+        for turn in range(TRIES):
+            if turn:
+                clock.pause(_WAIT_SECONDS * turn)
+            with suppress(Exception):
+                stays, followed = self._store.together(lambda look: look(), looks)
+                return stays, followed
+        return False, None
 
     def _later(self, base: Loaded, name: str, own: TableMetadata) -> _Later:
         """Where the later version that the hint names comes from: it has the snapshot that this one added, or another

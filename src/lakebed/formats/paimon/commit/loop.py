@@ -19,7 +19,7 @@ from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
-from lakebed.formats.paimon.commit.succession import is_out_of_line
+from lakebed.formats.paimon.commit.succession import is_out_of_line, note_standing
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel import clock
@@ -170,6 +170,7 @@ class _CommitLoop:
             )
             if any(self._store.together(lambda act: act(), looks)):
                 return self._withdrawn(snapshot, attempt)
+            note_standing(self._history, snapshot)
             self._history.committed(snapshot)
             self._report(attempt.entries)
             return Won(snapshot)
