@@ -9,6 +9,8 @@ from typing import Any
 BENCHES = Path("bench")
 CONTAINERS = ("cases", "figures", "engines", "parts", "rows")
 """Keys of results that say nothing of what they hold."""
+ABOUT_RUNS = ("when", "machine")
+"""Keys of texts about a run, which name no row."""
 HEAD = """\
 # Performance
 
@@ -55,7 +57,7 @@ def _rows(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str,
         rest = {key: item for key, item in value.items() if key not in inner}
         if path and sum(isinstance(item, int | float) for item in rest.values()) > 1:
             yield from _rows({key: item for key, item in rest.items() if not isinstance(item, list)}, path)
-        words = [text for text in rest.values() if isinstance(text, str)] if path else []
+        words = [text for key, text in rest.items() if isinstance(text, str) and key not in ABOUT_RUNS] if path else []
         for key, item in inner.items():
             yield from _rows(item, (*path, *words, key))
 

@@ -7,8 +7,8 @@ Eight files of 12 columns, without deletes, or with so many of 100 rows deleted 
 with the read's plan: a count of all rows, the sum of one column, that sum with a filter, and all columns into a sink
 that drops them. lakebed's two ways and plain Parquet, which gives the deleted rows too, take turns in one session.
 Iceberg's own source runs after them, in the interpreter that LAKEBED_ICEBERG_JVM_PYTHON names with the jars in
-LAKEBED_ICEBERG_JARS; without them it is left out. The result goes to results/native_scan.json, with deletes to
-results/native_scan_deleted.json.
+LAKEBED_ICEBERG_JARS; without them it is left out. The result goes to results/native_scan.json, beside
+those of other shares of deleted rows.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULT = Path(__file__).parent / "results" / "native_scan.json"
 FILES = 8
 QUERIES: Mapping[str, Callable[[Any], Any]] = {
     "count": lambda frame: frame.count(),
@@ -63,9 +63,10 @@ def main() -> None:
         for engine, seconds in by_engine.items():
             print(f"{query:18} {engine:8} {min(seconds):6.2f} s, {min(seconds) / plain:5.2f} of plain Parquet")
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-    RESULTS.mkdir(exist_ok=True)
-    result = {"machine": machine, "rows": given.rows, "deleted_percent": given.deleted, "figures": summary(figures)}
-    (RESULTS / f"native_scan{'_deleted' if given.deleted else ''}.json").write_text(json.dumps(result, indent=2) + "\n")
+    kept = json.loads(RESULT.read_text())["figures"] if RESULT.exists() else {}
+    kept[f"{given.deleted} % deleted"] = summary(figures)
+    result = {"machine": machine, "rows": given.rows, "figures": kept}
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def summary(figures: Figures) -> dict[str, dict[str, dict[str, float]]]:
