@@ -103,16 +103,16 @@ def _checks() -> Iterator[Check]:
     yield Check("storage settings in the environment", "ok", ", ".join(keys) or "none")
 
 
-def _library(name: str, state: str = "missing") -> Check:
+def _library(name: str, state: str = "missing", remedy: str = "") -> Check:
     try:
         return Check(name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Check(name, state, "not installed", f"pip install {name}")
+        return Check(name, state, "not installed", remedy or f"pip install {name}")
 
 
 def _spark() -> Iterator[Check]:
     """Spark, the Java that it would start, and the Python of its workers."""
-    spark = _library("pyspark", "optional")
+    spark = _library("pyspark", "optional", "for lakebed.spark and pipelines: pip install 'lakebed[spark]'")
     yield spark
     if spark.state != "ok":
         return

@@ -319,7 +319,11 @@ def spelled(url: str) -> str:
             return f"{REMOTE_SCHEMES[lower]}:{rest.rstrip('/')}"
         return parse_location(url).text  # names what is wrong with it
     if not url.startswith("/"):
-        raise UsageError(f"location {url!r} is relative", todo="Iceberg's metadata holds absolute locations")
+        raise UsageError(
+            f"location {url!r} is relative",
+            why="Iceberg's metadata holds absolute locations",
+            todo="Give an absolute one, also where a catalog's setting names it (lakebed.catalog.warehouse)",
+        )
     return "/" + os.path.normpath(url).lstrip("/")
 
 

@@ -42,5 +42,9 @@ def test_names_and_options_that_make_no_sense(tmp_path: Path) -> None:
         opened.open("sales.orders", {"lakebed.catalog.uri": "x"})
     with pytest.raises(OptionError, match="Did you mean"):
         opened.open("sales.orders", {"snapshot-idd": "1"})
+    beside = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/d.db"}
+    relative = lakebed.catalog("cat", {**beside, "lakebed.catalog.warehouse": "out/warehouse"})
+    with pytest.raises(UsageError, match=r"is relative.*Give an absolute one.*lakebed\.catalog\.warehouse"):
+        relative.create("sales.orders", {"id": "int64"})
     with pytest.raises(UsageError, match="no catalog 'other' is configured"):
         lakebed.catalog("other")
