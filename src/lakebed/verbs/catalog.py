@@ -8,7 +8,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from lakebed.errors import UsageError
+from lakebed.kernel.options import option_texts
 from lakebed.verbs.table import Table
+
+CATALOG_OPTIONS = "lakebed.catalog."
+"""Options with this prefix are settings of a catalog."""
 
 
 class Catalog(ABC):
@@ -23,8 +28,9 @@ class Catalog(ABC):
 
     format: ClassVar[str]
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, options: Mapping[str, str]) -> None:
+        """`options` are those that every table is opened and created with."""
+        self.name, self._options = name, options
 
     def __repr__(self) -> str:
         return f"<lakebed {self.format} catalog {self.name}>"
@@ -65,3 +71,11 @@ class Catalog(ABC):
     def drop(self, table: str) -> None:
         """Remove a table as the format's own catalog does: of Paimon with its files, of Iceberg its name alone.
         TableNotFoundError when there is none."""
+
+    def _given(self, options: Mapping[str, object]) -> dict[str, str]:
+        """The options of a call over those of the catalog. UsageError for settings of the catalog among the former."""
+        texts = option_texts(options)
+        late = [key for key in texts if key.lower().startswith(CATALOG_OPTIONS)]
+        if late:
+            raise UsageError(f"option {late[0]!r} comes too late", todo="Give it to lakebed.catalog")
+        return {**self._options, **texts}

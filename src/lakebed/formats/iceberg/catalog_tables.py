@@ -11,11 +11,10 @@ from pyiceberg.catalog import Catalog as Client
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
 
 from lakebed.errors import TableNotFoundError, UsageError
-from lakebed.formats.iceberg.catalog.client import CATALOG_OPTIONS, asking, open_catalog
+from lakebed.formats.iceberg.catalog.client import asking, open_catalog
 from lakebed.formats.iceberg.catalog.identifier import parse_identifier
 from lakebed.formats.iceberg.catalog.table import CatalogTable
 from lakebed.formats.iceberg.table import IcebergTable
-from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
 from lakebed.verbs.catalog import Catalog
 
@@ -28,8 +27,7 @@ class IcebergCatalog(Catalog):
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         """UsageError when the catalog is not configured, StorageError when it does not answer."""
-        super().__init__(name)
-        self._options = dict(options)
+        super().__init__(name, options)
         self._client = open_catalog(name, options)
 
     def databases(self) -> list[str]:
@@ -84,14 +82,6 @@ class IcebergCatalog(Catalog):
         """Remove a table's name from the catalog. Its files stay, as with Iceberg's own DROP TABLE: they may be
         registered again (`lakebed.register`)."""
         CatalogTable(parse_identifier(f"{self.name}:{table}"), self._options).drop()
-
-    def _given(self, options: Mapping[str, object]) -> dict[str, str]:
-        """The options of a call over those of the catalog. UsageError for settings of the catalog among the former."""
-        texts = option_texts(options)
-        late = [key for key in texts if key.startswith(CATALOG_OPTIONS)]
-        if late:
-            raise UsageError(f"option {late[0]!r} comes too late", todo="Give it to lakebed.catalog")
-        return {**self._options, **texts}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError, UsageError
+from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.alter.run import alter_table
 from lakebed.formats.paimon.catalog.filesystem import FileSystemRegistry
@@ -32,7 +32,6 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import open_store
-from lakebed.kernel.options import option_texts
 from lakebed.kernel.rows.columns import schema_of
 from lakebed.model.alter import AlterResult, Change
 from lakebed.model.upkeep import RollbackResult
@@ -94,10 +93,9 @@ class PaimonCatalog(Catalog):
     format: ClassVar[str] = "paimon"
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
-        super().__init__(name)
+        super().__init__(name, {key: text for key, text in options.items() if not key.lower().startswith(PREFIX)})
         self.settings = settings_of(name, options)
         self._registry = _REGISTRIES[self.settings[METASTORE]](self.settings)
-        self._options = {key: text for key, text in options.items() if not key.lower().startswith(PREFIX)}
 
     def databases(self) -> list[str]:
         """The names of the databases, sorted."""
@@ -147,14 +145,6 @@ class PaimonCatalog(Catalog):
     def drop(self, table: str) -> None:
         """Remove a table with its files."""
         self._registry.drop(table_name(table))
-
-    def _given(self, options: Mapping[str, object]) -> dict[str, str]:
-        """The options of a call over those of the catalog. UsageError for settings of the catalog among the former."""
-        texts = option_texts(options)
-        late = [key for key in texts if key.lower().startswith(PREFIX)]
-        if late:
-            raise UsageError(f"option {late[0]!r} comes too late", todo="Give it to lakebed.catalog")
-        return {**self._options, **texts}
 
 
 def open_named(location: str, options: Mapping[str, str]) -> CatalogTable:

@@ -44,12 +44,11 @@ from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, OPENED, Open
 from lakebed.formats.iceberg.codec.metadata import SCHEMAS
 from lakebed.formats.iceberg.codec.schema import UNKNOWN_TO_PYICEBERG, for_pyiceberg
 from lakebed.redaction import keep_secret, names_secret
+from lakebed.verbs.catalog import CATALOG_OPTIONS
 
 if TYPE_CHECKING:
     from requests import Response
 
-CATALOG_OPTIONS = "lakebed.catalog."
-"""Options with this prefix are properties of the catalog. They take precedence over pyiceberg's configuration."""
 _TYPES = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery", "in-memory")
 _EXTRAS = {"hive": "lakebed[hive]", "glue": "lakebed[glue]", "dynamodb": "lakebed[glue]"}
 """What to install for a type of catalog. For the other types it is pyiceberg's extra of the same name."""

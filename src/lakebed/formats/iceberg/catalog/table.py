@@ -31,13 +31,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, first_line
 from lakebed.formats.iceberg import layout
-from lakebed.formats.iceberg.catalog.client import (
-    CATALOG_OPTIONS,
-    asking,
-    catalog_error,
-    open_catalog,
-    published_nothing,
-)
+from lakebed.formats.iceberg.catalog.client import asking, catalog_error, open_catalog, published_nothing
 from lakebed.formats.iceberg.catalog.demands import planned_elsewhere, plans_scans, refuse_demands, refuse_view
 from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, storage_options, table_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
@@ -60,6 +54,7 @@ from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import KEYS_END, PREFIX, credentials_from, is_secret
 from lakebed.kernel.files.places import named_places
+from lakebed.verbs.catalog import CATALOG_OPTIONS
 
 __all__ = [
     "CATALOG_OPTIONS",

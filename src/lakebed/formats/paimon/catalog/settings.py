@@ -17,8 +17,9 @@ from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.paimon.layout import TableName
 from lakebed.kernel.options import Option, OptionSet, boolean, duration_ms, one_of
 from lakebed.redaction import keep_secret, names_secret
+from lakebed.verbs.catalog import CATALOG_OPTIONS
 
-PREFIX = "lakebed.catalog."
+PREFIX = CATALOG_OPTIONS
 _VARIABLE = "PAIMON_CATALOG__"
 METASTORE = Option(
     "metastore",
