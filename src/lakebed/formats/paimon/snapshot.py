@@ -23,6 +23,8 @@ from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import is_number
 from lakebed.model.instant import Instant
 
+_COMMITTED = 64
+"""So many snapshots are remembered as committed."""
 _LOOKS_AT_ONCE = 15
 """The most snapshots that are read at once in the search for a time."""
 
@@ -70,6 +72,7 @@ class History:
         self.reporter: Reporter | None = None
         self._schemas: dict[int, TableSchema] = {}
         self._expected: int | None = None
+        self._committed: tuple[str, ...] = ()
         self._files = SnapshotFiles(store, branch)
 
     def on_branch(self, branch: str) -> History:
@@ -207,6 +210,11 @@ class History:
     def committed(self, snapshot: Snapshot) -> None:
         """Remember a snapshot that was committed: `latest` begins there."""
         self._files.was_seen(snapshot.id)
+        self._committed = (*self._committed[1 - _COMMITTED :], snapshot.delta_manifest_list)
+
+    def has_committed(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot is one of the last that `committed` was told of."""
+        return snapshot.delta_manifest_list in self._committed
 
     def earliest(self) -> Snapshot | None:
         """The oldest snapshot, None for a table without one."""

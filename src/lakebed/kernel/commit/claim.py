@@ -8,14 +8,27 @@ is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from lakebed.errors import NotWrittenError, StorageError
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 
+T = TypeVar("T")
 TRIES = 5
 """How often the put is tried while the store does not answer."""
 _WAIT_SECONDS = 0.05
+
+
+def ask_again(act: Callable[[], T], tries: int = TRIES) -> T:
+    """What `act` gives. Where it fails it is called again, after 0.1 seconds and twice as many before each further
+    call, and the last error is raised. It must do no harm when it is done twice."""
+    for attempt in range(1, tries):
+        with suppress(Exception):
+            return act()
+        clock.pause(_WAIT_SECONDS * 2**attempt)
+    return act()
 
 
 def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = clock.pause) -> PutOutcome:

@@ -326,27 +326,37 @@ ONLY_NEWEST = {"older-than": "2100-01-01", "retain-last": 1}
 CLEANS = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
 
 
+def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], None]) -> None:
+    """Let the next commit do something between its last look and its claim of a name."""
+    claim = hadoop.HadoopTable._claim
+
+    def claims(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
+        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+        act(name)
+        claim(self, name, data)
+
+    monkeypatch.setattr(hadoop.HadoopTable, "_claim", claims)
+
+
 @pytest.mark.parametrize("base_stays", [False, True])
 def test_a_claim_that_comes_after_its_version_was_cleaned_up_is_withdrawn(
     base_stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a commit that died before it had cleaned up has left the claim's base."""
     table = create(tmp_path / "t", **CLEANS)
-    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    other = lakebed.open(tmp_path / "t")
     assert isinstance(other, IcebergTable)
     metadata = tmp_path / "t/metadata"
     kept = (metadata / "v1.metadata.json").read_bytes()
 
-    def late(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
-        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+    def act(name: str) -> None:
         for number in range(5):
             commits.append(other.operations, [data_file(table, [number])])
         other.expire(options=ONLY_NEWEST)  # no snapshot tells any more who had the claim's number
         if base_stays:
             (metadata / "v1.metadata.json").write_bytes(kept)
-        claim(self, name, data)
 
-    monkeypatch.setattr(hadoop.HadoopTable, "_claim", late)
+    between(monkeypatch, act)
     with pytest.raises(CommitUnknownError):
         commits.append(table.operations, [data_file(table, [9])])
     assert not (metadata / "v2.metadata.json").exists()
@@ -365,19 +375,17 @@ def test_a_claim_that_came_too_late_for_certain_is_made_again(
 ) -> None:
     """The table tells that another commit had the claim's version."""
     table = create(tmp_path / "t", **CLEANS)
-    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    other = lakebed.open(tmp_path / "t")
     assert isinstance(other, IcebergTable)
 
-    def late(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
-        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+    def act(name: str) -> None:
         for number in range(others):
             commits.append(other.operations, [data_file(table, [number])])
         if expires:
             other.expire(options=ONLY_NEWEST)
         (tmp_path / "t/metadata" / name).unlink(missing_ok=True)
-        claim(self, name, data)
 
-    monkeypatch.setattr(hadoop.HadoopTable, "_claim", late)
+    between(monkeypatch, act)
     commits.append(table.operations, [data_file(table, [9])])
     newest = lakebed.open(tmp_path / "t")
     assert isinstance(newest, IcebergTable)
@@ -390,20 +398,18 @@ def test_a_claim_that_cannot_be_judged_is_acknowledged_only_where_the_table_has_
     late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = create(tmp_path / "t", **CLEANS)
-    other, claim = lakebed.open(tmp_path / "t"), hadoop.HadoopTable._claim
+    other = lakebed.open(tmp_path / "t")
     assert isinstance(other, IcebergTable)
 
-    def claims(self: hadoop.HadoopTable, name: str, data: bytes) -> None:
-        monkeypatch.setattr(hadoop.HadoopTable, "_claim", claim)
+    def act(name: str) -> None:
         for number in range(5 if late else 0):
             commits.append(other.operations, [data_file(table, [number])])
         monkeypatch.setattr(hadoop.HadoopTable, "_later", fails)
-        claim(self, name, data)
 
     def fails(*_: object) -> None:
         raise StorageError("no answer")
 
-    monkeypatch.setattr(hadoop.HadoopTable, "_claim", claims)
+    between(monkeypatch, act)
     if late:
         with pytest.raises(CommitUnknownError, match="came in time cannot be read"):
             commits.append(table.operations, [data_file(table, [9])])

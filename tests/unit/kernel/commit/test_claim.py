@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import NotWrittenError
-from lakebed.kernel.commit.claim import TRIES, claim
+from lakebed.errors import NotWrittenError, RetryableError
+from lakebed.kernel import clock
+from lakebed.kernel.commit.claim import TRIES, ask_again, claim
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.testing.faults import Fault, FaultyStore, Kind
 
@@ -123,3 +124,23 @@ def test_a_put_that_is_refused_at_once_was_never_made(store: Store, waits: Waits
 
 def test_a_refusal_after_a_put_without_an_answer_says_nothing_about_that_put(store: Store, waits: Waits) -> None:
     assert claim(Refusing(store, 1), NAME, OURS, waits) is PutOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize(("failing", "calls"), [(0, 1), (2, 3), (9, 3)])
+def test_a_store_that_fails_is_asked_again(failing: int, calls: int) -> None:
+    asked: list[int] = []
+    waits: list[float] = []
+
+    def act() -> str:
+        asked.append(len(asked))
+        if len(asked) <= failing:
+            raise RetryableError(f"no answer {len(asked)}")
+        return "there"
+
+    with clock.set_clock(pause=waits.append):
+        if failing >= calls:
+            with pytest.raises(RetryableError, match="no answer 3"):
+                ask_again(act, 3)
+        else:
+            assert ask_again(act, 3) == "there"
+    assert (len(asked), waits) == (calls, [0.1, 0.2][: calls - 1])

@@ -195,19 +195,21 @@ class Overtaken(FaultyStore):
             self.delete(path)
 
 
+def overtake(location: str) -> None:
+    """Commit the next two snapshots, and expire all but the newest."""
+    other = lakebed.open(location)
+    for number in (2, 3):
+        other.write(rows(("a", number, "v", number)))
+    other.expire(options=AT_ONCE)
+
+
 @pytest.mark.parametrize("failing", [0, 2, 99])
 def test_a_snapshot_that_came_too_late_is_taken_back_before_what_it_names(make: Make, failing: int) -> None:
     """One that leads to files which are gone would stop every clean-up."""
     table = make(**BY_HAND)
     table.write(rows(("a", 1, "v", 1)))
 
-    def act() -> None:
-        other = lakebed.open(table.location)
-        for number in (2, 3):
-            other.write(rows(("a", number, "v", number)))
-        other.expire(options=AT_ONCE)
-
-    late = lakebed.open(Overtaken(table.location, act, failing))
+    late = lakebed.open(Overtaken(table.location, lambda: overtake(table.location), failing))
     with clock.set_clock(pause=lambda _: None):
         if failing == 99:
             with pytest.raises(CommitUnknownError, match="came too late"):
@@ -226,13 +228,7 @@ def test_a_snapshot_that_a_process_left_behind_is_no_replay(make: Make) -> None:
     table = make(**BY_HAND)
     table.write(rows(("a", 1, "v", 1)))
 
-    def act() -> None:
-        other = lakebed.open(table.location)
-        for number in (2, 3):
-            other.write(rows(("a", number, "v", number)))
-        other.expire(options=AT_ONCE)
-
-    writer = lakebed.open(Overtaken(table.location, act, dies=True)).writer("job")
+    writer = lakebed.open(Overtaken(table.location, lambda: overtake(table.location), dies=True)).writer("job")
     writer.write(rows(("a", 9, "v", 9)))
     messages = writer.prepare_commit()
     with pytest.raises(Crash):

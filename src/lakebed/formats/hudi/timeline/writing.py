@@ -130,8 +130,7 @@ def complete_once(
 
 def completed_files(store: Store, config: TableConfig, time: str, action: str) -> list[str]:
     """The paths of an instant's completed files: one, unless several processes have just completed it."""
-    names = (info.path.rpartition("/")[2] for info in store.list(config.timeline_folder).files)
-    states = (parse_state_name(name) for name in names)
+    states = map(parse_state_name, store.list(config.timeline_folder).names)
     known = COMPLETES_AS.get(action, action)
     return sorted(
         f"{config.timeline_folder}/{state.name}"

@@ -28,15 +28,15 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied, cleans_log
 from lakebed.formats.iceberg.files import Files, spelling_of
 from lakebed.kernel import clock
-from lakebed.kernel.commit.claim import TRIES, claim
+from lakebed.kernel.commit.claim import ask_again, claim
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.credentials import credentials_from
 from lakebed.kernel.files.places import named_places
 
 _LOADS = 5
 """How often the current metadata is looked up when a cleanup removes it before it is read."""
-_WAIT_SECONDS = 0.05
-"""Before the store is asked again what follows a claim."""
+_LOOKS = 3
+"""How often the store is asked what follows a claim, while it does not answer."""
 _KEPT = 16 << 20
 """A metadata file of more bytes is not kept for the next call."""
 
@@ -250,12 +250,9 @@ class HadoopTable:
         looks: tuple[Callable[[], Any], ...] = (
             lambda: self._store.exists(current), lambda: self._later(base, name, own),
         )  # fmt: skip
-        for turn in range(TRIES):
-            if turn:
-                clock.pause(_WAIT_SECONDS * turn)
-            with suppress(Exception):
-                stays, followed = self._store.together(lambda look: look(), looks)
-                return stays, followed
+        with suppress(Exception):
+            stays, followed = ask_again(lambda: self._store.together(lambda look: look(), looks), _LOOKS)
+            return stays, followed
         return False, None
 
     def _later(self, base: Loaded, name: str, own: TableMetadata) -> _Later:

@@ -19,20 +19,17 @@ from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
-from lakebed.formats.paimon.commit.succession import is_out_of_line, note_standing
+from lakebed.formats.paimon.commit.succession import is_out_of_line
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
-from lakebed.kernel.commit.claim import TRIES
+from lakebed.kernel.commit.claim import ask_again
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.redaction import redacting_logger
 
-_WAIT_SECONDS = 0.05
-"""Before the store is asked again, twice as long each time."""
 _LOG = redacting_logger("lakebed.paimon")
 
 
@@ -170,7 +167,6 @@ class _CommitLoop:
             )
             if any(self._store.together(lambda act: act(), looks)):
                 return self._withdrawn(snapshot, attempt)
-            note_standing(self._history, snapshot)
             self._history.committed(snapshot)
             self._report(attempt.entries)
             return Won(snapshot)
@@ -203,22 +199,17 @@ class _CommitLoop:
     def _take_back(self, snapshot: Snapshot) -> None:
         """Remove the file of a claimed snapshot. A store that fails is asked again."""
         path = snapshot_path(self._history.branch, snapshot.id)
-        for turn in range(TRIES):
-            if turn:
-                clock.pause(_WAIT_SECONDS * 2**turn)
-            try:
-                self._store.delete(path)
-                return
-            except StorageError as error:
-                failure = error
-        raise CommitUnknownError(
-            f"snapshot {snapshot.id} came too late, and the store does not take it back",
-            table=self._store.location,
-            instant=str(snapshot.id),
-            file=path,
-            why=str(failure),
-            todo="Delete this file, and write the rows again: later snapshots do not have them",
-        ) from failure
+        try:
+            ask_again(lambda: self._store.delete(path))
+        except StorageError as failure:
+            raise CommitUnknownError(
+                f"snapshot {snapshot.id} came too late, and the store does not take it back",
+                table=self._store.location,
+                instant=str(snapshot.id),
+                file=path,
+                why=str(failure),
+                todo="Delete this file, and write the rows again: later snapshots do not have them",
+            ) from failure
 
     def _is_out_of_line(self, snapshot: Snapshot, attempt: Attempt) -> bool:
         """Whether a claimed snapshot leads nowhere. Where that cannot be told, the commit stands."""

@@ -9,7 +9,6 @@ newer ones, once they have deleted theirs. So one of the two sees the other.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from lakebed.errors import DataCleanedError
@@ -19,19 +18,6 @@ from lakebed.formats.paimon.journal import expiring
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.manifests import data_manifests, delta_list, entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
-
-_MOST_STANDING = 1024
-_standing: dict[tuple[str, str], None] = {}
-"""Snapshots of this process that were found in line, by their store and delta: the last ones."""
-_noting = threading.Lock()
-
-
-def note_standing(history: History, snapshot: Snapshot) -> None:
-    """Keep that a snapshot which this process claimed stands, so that its next writers need not look."""
-    with _noting:
-        _standing[history.store.location, snapshot.delta_manifest_list] = None
-        while len(_standing) > _MOST_STANDING:
-            del _standing[next(iter(_standing))]
 
 
 def is_out_of_line(
@@ -60,7 +46,7 @@ def is_out_of_line(
 def was_left_behind(history: History, snapshot: Snapshot) -> bool:
     """Whether a snapshot that an earlier process claimed leads nowhere: it died before it could take it back. So it can
     be the oldest one only, and the next one has nothing of it."""
-    if snapshot.id == 1 or (history.store.location, snapshot.delta_manifest_list) in _standing:
+    if snapshot.id == 1 or history.has_committed(snapshot):
         return False
     if history.find(snapshot.id - 1) is not None:
         return False
