@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.targets import TARGETS, chosen
+from tests.fuzz.totals import record
 
 ROOT = Path(__file__).parents[2]
 _DEATHS = ("crash-*", "timeout-*", "oom-*")
@@ -62,6 +63,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="processor minutes for each codec")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="the folder that faults and corpora are left in")
+    parser.add_argument("--record", action="store_true", help="add the run to totals.json, from which ./run docs tells")
     parser.add_argument("--list", action="store_true", help="only list the targets")
     parser.add_argument("codec", nargs="*", help="such as hudi-log, paimon, iceberg-puffin; none: all")
     given = parser.parse_args()
@@ -81,6 +83,8 @@ def main() -> int:
         for name in names:
             done = fuzz(name, given.minutes * 60 / len(names), folder / name, given.seed)
             faults += len(done["faults"])
+            if given.record:
+                record(done)
             print(
                 f"{name}: {done['seconds'] / 60:.1f} min, {done['runs']:,} inputs, {done['accepted']:,} decoded, "
                 f"{len(done['faults'])} faults",
