@@ -3,7 +3,7 @@ that fails again by its command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.commit import attempt
+from lakebed.formats.paimon.commit import committer as paimon_committer
 from lakebed.formats.paimon.expire import orphans
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.read import stream as paimon_stream
 from lakebed.formats.paimon.rewrite import merge_tree
 from lakebed.kernel.commit import claim
 from lakebed.kernel.files import PutOutcome, Store
@@ -69,7 +71,12 @@ def without_deletes(self: Any, *arguments: Any) -> Iterator[pa.RecordBatch]:
         yield rows.filter(pc.is_in(rows[VALUE_KIND], pa.array([0, 2], rows[VALUE_KIND].type)))
 
 
-BATCHES = merge_tree.MergeTree._batches
+def without_the_first(steps: Any, snapshots: Sequence[Any]) -> None:
+    """The changes of a batch of snapshots, but for those of the first one."""
+    CHANGES(steps, snapshots[1:])
+
+
+BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 
 PLANTED: dict[str, tuple[str, int, Planted]] = {
     "puts that replace, Paimon": ("paimon", 2, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
@@ -105,6 +112,12 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "compactions that lose deletes, Paimon": (
         "paimon", 0, lambda: patch.object(merge_tree.MergeTree, "_batches", without_deletes)
+    ),
+    "streams that skip a snapshot, Paimon": (
+        "paimon", 703, lambda: patch.object(paimon_stream, "_read_changes", without_the_first)
+    ),
+    "aborts that remove what the table holds, Paimon": (
+        "paimon", 664, lambda: patch.object(paimon_committer, "held_files", lambda *_: set())
     ),
     "cleans that ignore savepoints, Hudi": (
         "hudi", 0,

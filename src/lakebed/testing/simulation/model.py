@@ -32,6 +32,8 @@ class Change:
     """When the step began, in the model's ticks."""
     certain: bool = True
     """Whether it changes the rows of every state, so that its commit shows."""
+    replaces: bool = False
+    """Whether it removes rows that it does not name: an overwrite."""
     goes_back: bool = False
     """Whether it puts the table back to an earlier state, step by step."""
     landed: int = 0
@@ -85,27 +87,43 @@ class Model:
         self.line: tuple[str, ...] = ()
         self.newest = ""
         """The entry that the table's rows are of. After an Iceberg rollback, newer ones stay until they expire."""
+        self.every: dict[str, State] = {}
+        """The rows of each entry when it was the newest, in this order; of those that expired too, but not of those
+        that a rollback took away."""
+        self.removed: dict[str, int] = {}
+        """When the step began that removed an entry, in ticks."""
+        self.went_back = self.overwrites = 0
+        """How many states rollbacks led to, and how many overwrites landed."""
 
     @property
     def now(self) -> State:
         """The newest state."""
         return self.states[-1]
 
+    def tick(self) -> int:
+        """A moment later than all before."""
+        self._ticks += 1
+        return self._ticks
+
     def begin(self, change: Change) -> Change:
         """A step begins to change rows."""
-        self._ticks += 1
-        change.began = self._ticks
+        change.began = self.tick()
         self.changes.append(change)
         return change
 
     def end(self, change: Change) -> None:
         """A step that changed rows is over."""
-        self._ticks += 1
-        change.ended = self._ticks
+        change.ended = self.tick()
 
-    def publish(self, seen: Seen, change: Change | None, who: str) -> None:
-        """The table was published anew by an actor that was doing a change, or no change of rows."""
+    def publish(
+        self, seen: Seen, change: Change | None, who: str, began: int = 0, others: Sequence[Change] = ()
+    ) -> None:
+        """The table was published anew by an actor that was doing a change, or no change of rows. Its step began at the
+        tick `began`; `others` are more changes that it commits, one after the other."""
         new, old = state_of(seen.rows, f"after a change of {who}"), self.now
+        waiting = [one for one in others if not one.landed]
+        if waiting:
+            change = next((one for one in waiting if self._fits(one, old, new)), waiting[0])
         if new != old:
             if change is not None and change.goes_back:
                 if new not in self.states:
@@ -115,10 +133,13 @@ class Model:
                 if change.over:
                     raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
                 change.landed = len(self.states)
+                self.overwrites += change.replaces
             elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
                 raise Violation(self._wrong(change, old, new, who))
             self.states.append(new)
-        self._lengthen(seen, new, who, change is not None and change.goes_back)
+        back = change is not None and change.goes_back
+        self.went_back += back
+        self._lengthen(seen, new, who, back, began)
 
     def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
         if change is None:
@@ -136,6 +157,17 @@ class Model:
             for key in ids_of(wanted ^ new)
         )
 
+    def after(self, start: str, end: str) -> list[tuple[str, State]]:
+        """The entries after one up to another, in the order in which they were the newest, with their rows."""
+        names = [*self.every]
+        first = names.index(start) + 1 if start in self.every else 0
+        last = names.index(end) + 1 if end in self.every else 0
+        return [(name, self.every[name]) for name in names[first:last]]
+
+    def may_differ(self, key: int, one: State, other: State) -> bool:
+        """Whether two states may differ in a row, because of changes at once either may have won it."""
+        return self._swapped(key, one, other)
+
     def _swapped(self, key: int, old: State, new: State) -> bool:
         """Whether states differ in a row only by which of two changes at once won it: both may have drawn the same
         number, and which file counts as the newer one depends on its level."""
@@ -151,7 +183,7 @@ class Model:
         """Whether another change of an id was under way at the same time."""
         return any(one.overlaps(change) for one in self.changes if key in one.ids)
 
-    def _lengthen(self, seen: Seen, new: State, who: str, may_shrink: bool) -> None:
+    def _lengthen(self, seen: Seen, new: State, who: str, may_shrink: bool, began: int) -> None:
         """The history goes on as one line: what it had before is there in the same order, but for what expired and,
         after a rollback, for what was newer."""
         twice = [name for name, count in Counter(seen.line).items() if count > 1]
@@ -165,6 +197,13 @@ class Model:
             raise Violation(f"{who}: the history lost its newest entry\nbefore: {self.line}\nnow: {seen.line}")
         if self.keeps_order and [n for n in self.line if n in now] != [n for n in seen.line if n in known]:
             raise Violation(f"{who}: the history has another order\nbefore: {self.line}\nnow: {seen.line}")
+        self.removed |= dict.fromkeys(lost, began)
+        if may_shrink:
+            self.every = {name: state for name, state in self.every.items() if name not in lost}
+        if seen.newest and seen.newest != self.newest and not may_shrink:
+            self.every.pop(seen.newest, None)
+            self.every[seen.newest] = new
+            self.removed.pop(seen.newest, None)
         self.line, self.newest = seen.line, seen.newest
         self.snapshots = {name: state for name, state in self.snapshots.items() if name in now}
         if self.keeps_order and seen.newest and self.snapshots.setdefault(seen.newest, new) != new:

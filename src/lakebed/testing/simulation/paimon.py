@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import lakebed
+from lakebed.formats.paimon.read.position import StreamPosition
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
+from lakebed.testing.simulation.model import Model
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
+from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.table import Table
 
 _ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
 _HINTS = ("EARLIEST", "LATEST")
@@ -41,12 +45,34 @@ class PaimonSubject(Subject):
         {"writer": (("upsert", 3), ("delete", 3), ("rewrite", 3), ("expire", 1)), "service": (("rewrite", 1),)},
     )
 
+    later_themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (
+                ("upsert", 4), ("append", 2), ("delete", 2), ("two_phase", 2), ("rewrite", 2), ("expire", 2),
+                ("stream", 4),
+            ),
+            "service": (("rewrite", 3), ("expire", 3), ("overwrite", 1), ("rollback", 1)),
+            "reader": (("stream", 1),),
+        },
+        {
+            "writer": (
+                ("prepare", 5), ("commit_prepared", 4), ("abort_prepared", 2), ("upsert", 2), ("rewrite", 1),
+                ("expire", 1),
+            ),
+            "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1)),
+            "reader": (("stream", 2), ("commit_prepared", 1)),
+        },
+    )  # fmt: skip
+
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self.bucket = chance.choice(["1", "2", "-1"]) if self.keyed else "-1"
         self.write_only = chance.random() < 0.4
         self.producer = chance.choice(["none", "none", "input", "lookup"]) if self.keyed else "none"
         self.kept = chance.choice(["1", "2", "1000"])
+        self.tells_late = self.retells = self.producer == "lookup"
+        self.tells_overwritten = self.keyed and not self.tells_late
+        self.consumes = chance.random() < 0.4
 
     def create(self, store: Store) -> None:
         """Create the table."""
@@ -58,9 +84,10 @@ class PaimonSubject(Subject):
         }  # fmt: skip
         if self.keyed:
             options |= {"changelog-producer": self.producer}
+            options |= {"streaming-read-overwrite": "true"} if self.tells_overwritten else {}
             options |= {"dynamic-bucket.target-row-num": "3"} if self.bucket == "-1" else {}
         else:
-            options |= {"compaction.min.file-num": "2"}
+            options |= {"compaction.min.file-num": "2", "streaming-read-append-overwrite": "true"}
         keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
         lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], options)
 
@@ -71,6 +98,34 @@ class PaimonSubject(Subject):
     def points(self, path: str) -> bool:
         """The hints."""
         return path.startswith("snapshot/") and path.endswith(_HINTS)
+
+    def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
+        """All rows, then the changes. Some keep their progress in the table as a consumer's."""
+        consumer = {"consumer-id": f"stream-{number}", "consumer.ignore-progress": str(anew).lower()}
+        options = {"scan.mode": "latest-full", **(consumer if self.consumes else {})}
+        return lakebed.open(store, options).stream(["id", "v"])
+
+    def stands_at(self, position: str) -> str | None:
+        """The snapshot before the one that is read next."""
+        at = StreamPosition.parse(position)
+        return None if at.next is None or at.whole or at.index else str(at.next - 1)
+
+    def holds(self, position: str) -> bool:
+        """A consumer keeps the number of the snapshot that it reads next."""
+        return self.consumes and self.stands_at(position) is not None
+
+    def needs(self, name: str, model: Model) -> Sequence[str]:
+        """The next snapshot; where that is an overwrite, the one before it too, for the rows that it removed."""
+        following = str(int(name) + 1)
+        if following not in model.line and following not in model.removed:
+            return ()
+        return (following, name) if self.tells_overwritten and int(name) else (following,)
+
+    def tell_all(self, table: Table) -> None:
+        """A compaction writes the changelog of what was not compacted yet."""
+        if self.tells_late:
+            keeping = {"snapshot.time-retained": "1000 d", "write-only": "false", "compact_strategy": "full"}
+            table.rewrite(options=keeping)
 
     def rewrites(self, chance: random.Random) -> Options:
         """A minor or a full compaction."""

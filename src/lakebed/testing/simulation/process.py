@@ -16,6 +16,8 @@ from lakebed.errors import (
 )
 from lakebed.model.commit import CommitMessage
 from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.follower import Follower
+from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.model import (
     Apply,
     Change,
@@ -40,19 +42,18 @@ class Process:
     """What one actor does. `change` is the change of rows that it is making, for the model."""
 
     def __init__(
-        self, who: Running, world: World, number: int, subject: Subject, model: Model,
+        self, who: Running, world: World, number: int, subject: Subject, model: Model, jobs: Jobs,
         handle: Callable[[], SimulatedStore],
     ) -> None:  # fmt: skip
-        self.who, self._world, self.number, self.subject, self.model, self._handle = (
-            who,
-            world,
-            number,
-            subject,
-            model,
-            handle,
-        )
+        self.who, self._world, self.number, self._handle = who, world, number, handle
+        self.subject, self.model, self._jobs = subject, model, jobs
         self.name = who.actor.name
         self.change: Change | None = None
+        self.committing: Sequence[Change] = ()
+        """The changes of others that it commits for them, one after the other."""
+        self.began = 0
+        """When its step began, in the model's ticks."""
+        self.follower: Follower | None = None
         self.outcomes: list[str] = []
         self.chance = random.Random()
         self._step, self._identifier = 0, 0
@@ -68,11 +69,12 @@ class Process:
             self.who.overtaken = 0
             self._unsure = False
             self.who.busy = True
+            self.began = self.model.tick()
             outcome = self._ended(step)
             self.outcomes.append(f"{self.name} {step.verb}:{step.number} {outcome}")
             if self.change is not None:
                 self.model.end(self.change)
-            self.change, self.who.busy, self.who.alone = None, False, False
+            self.change, self.committing, self.who.busy, self.who.alone = None, (), False, False
 
     def _start(self) -> None:
         while True:
@@ -145,7 +147,7 @@ class Process:
     def overwrite(self) -> None:
         """Rows take the place of all, or of all in their partitions."""
         rows = self._rows()
-        self._write(rows, "overwrite", replacing(rows, PARTS if self.subject.partitioned else None))
+        self._write(rows, "overwrite", replacing(rows, PARTS if self.subject.partitioned else None), replaces=True)
 
     def two_phase(self) -> None:
         """A commit under an identifier, done again after a death or an answer that did not come, as a stream does."""
@@ -190,8 +192,49 @@ class Process:
             self.change = None
         self.table.writer(user).abort(messages)
 
-    def _write(self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True) -> None:
+    # ---- commits that one process prepares and any other one ends ----
+
+    def prepare(self) -> None:
+        """Rows become files, whose messages a job keeps: no process commits them yet."""
+        rows = self._rows()
+        change = self._begin(f"prepared write of {rows}", self._adding(rows), rows)
+        writer = self.table.writer(self._jobs.user(self.number))
+        writer.write(self.subject.changes(rows))
+        self._jobs.keep(self.number, writer.prepare_commit(), change)
+        self.change = None  # it goes on
+
+    def commit_prepared(self) -> None:
+        """Messages that wait are committed in their order, by whoever comes; another process of the same job may try
+        the same at once, and messages that were given up may be tried too."""
+        chosen = self._jobs.choose(self.chance)
+        if not chosen:
+            return
+        self.committing = [one.change for one in chosen]
+        try:
+            with self._jobs.at_work(chosen):
+                self.table.writer(chosen[0].user).filter_and_commit({one.identifier: one.messages for one in chosen})
+        except (CommitUnknownError, Crash):
+            self._jobs.unsure(chosen)
+            raise
+        except LakebedError as error:
+            self._jobs.failed(chosen, self.model, self.name, error)
+            raise
+        self._jobs.done(chosen, self.model, self.name)
+
+    def abort_prepared(self) -> None:
+        """A job gives messages up, whether they were committed or not: a commit that stands stays whole, and one that
+        was given up never lands."""
+        chosen = self._jobs.give_up(self.chance)
+        if chosen is not None:
+            with self._jobs.at_work([chosen]):
+                self.table.writer(chosen.user).abort(chosen.messages)
+            self._jobs.aborted(chosen, self.model, bool(self.who.hit))
+
+    def _write(
+        self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True, replaces: bool = False
+    ) -> None:
         change = self._begin(f"{mode} of {rows}", apply, rows, certain)
+        change.replaces = replaces
         self.table.write(self.subject.data(rows), mode, self.subject.write_options)
         self.model.acknowledge(change, self.name)
 
@@ -220,6 +263,12 @@ class Process:
         """The newest rows."""
         since = len(self.model.states) - 1
         self.model.check_read(rows_of(self.table.read(["id", "v"])), since, self.name)
+
+    def stream(self) -> None:
+        """A job that follows the table reads a few batches more."""
+        if self.follower is None:
+            self.follower = Follower(self.subject, self.model, self.number)
+        self.follower.go_on(self.store, self.chance, self.chance.randrange(1, 4))
 
     def read_old(self) -> None:
         """The rows of a snapshot that the table has."""

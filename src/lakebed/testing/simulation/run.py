@@ -18,6 +18,7 @@ from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
+from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Model, Violation
 from lakebed.testing.simulation.paimon import PaimonSubject
@@ -68,6 +69,7 @@ class Run:
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}
+        self.jobs = Jobs()
         self.makers: dict[str, str] = {}
         """Who made each file, to tell of one that is left."""
 
@@ -97,7 +99,7 @@ class Run:
     def _life(self, number: int) -> Callable[[], None]:
         def live() -> None:
             who = self.world.running[number - 1]
-            process = Process(who, self.world, number, self.subject, self.model, lambda: self._handle(who))
+            process = Process(who, self.world, number, self.subject, self.model, self.jobs, lambda: self._handle(who))
             self.processes[who.actor.name] = process
             process.live()
 
@@ -124,7 +126,8 @@ class Run:
             running, self.world.current = self.world.current, None
             late, self.real.late = self.real.late, 0.0
             try:
-                self.model.publish(self.subject.see(self.real), change, who.actor.name)
+                seen, began, others = self.subject.see(self.real), process.began, process.committing
+                self.model.publish(seen, change, who.actor.name, began, others)
             except Violation as broken:
                 self._broken(broken)
             except LakebedError as error:
@@ -145,6 +148,11 @@ class Run:
         left; no clean-up finds more; and the table takes another write."""
         subject, model = self.subject, self.model
         table = subject.open(self.real)
+        followers = [one.follower for one in self.processes.values() if one.follower is not None]
+        if followers:
+            subject.tell_all(table)
+        for follower in followers:
+            follower.catch_up(self.real)
         model.check_snapshot("the newest state", model.now, rows_of(table.read(["id", "v"])), "the end")
         self._cleaned(table)
         for options in subject.orphans():
@@ -195,7 +203,9 @@ def simulate(schedule: Schedule) -> Report:
 @cache
 def _load(format: str) -> None:
     """Run every verb once, so that no later run imports a module: some draw random bytes when they are imported."""
-    verbs = {name: None for role in SUBJECTS[format].verbs.values() for name, _ in role}
+    subject = SUBJECTS[format]
+    roles = [role for verbs in (subject.verbs, *subject.later_themes) for role in verbs.values()]
+    verbs = {name: None for role in roles for name, _ in role}
     for seed in range(2):
         actor = Actor("first", tuple(Step(verb, number) for number, verb in enumerate([*verbs, *verbs])))
         Run(Schedule(format, seed, StoreKind.OBJECTS, False, (actor,))).report()
@@ -203,4 +213,5 @@ def _load(format: str) -> None:
 
 def drawn(format: str, seed: int, late: bool = False) -> Schedule:
     """The schedule of a seed."""
-    return draw(format, SUBJECTS[format].verbs, seed, late, SUBJECTS[format].themes)
+    subject = SUBJECTS[format]
+    return draw(format, subject.verbs, seed, late, subject.themes, subject.later_themes)

@@ -157,7 +157,10 @@ Verbs = Mapping[str, Sequence[tuple[str, int]]]
 """The verbs of each role, each with its weight."""
 
 
-def draw(format: str, verbs: Verbs, seed: int, late: bool = False, themes: Sequence[Verbs] = ()) -> Schedule:
+def draw(
+    format: str, verbs: Verbs, seed: int, late: bool = False, themes: Sequence[Verbs] = (),
+    later_themes: Sequence[Verbs] = (),
+) -> Schedule:  # fmt: skip
     """The schedule of a seed. An actor has one role, and its verbs; some seeds have a theme, with other verbs."""
     chance = random.Random(f"{format} {seed}")
     skewed, often = chance.random() < 0.5, chance.choice([0.0, 0.03, 0.15, 0.5])
@@ -167,7 +170,7 @@ def draw(format: str, verbs: Verbs, seed: int, late: bool = False, themes: Seque
     switches: list[Switch] = []
     faults: list[Fault] = []
     holds: list[Hold] = []
-    roles, few, theme = [*verbs], chance.random() < 0.5, _theme(format, themes, seed)
+    roles, few, theme = [*verbs], chance.random() < 0.5, _theme(format, themes, later_themes, seed)
     used = {role: _fewer(chance, choices) if few else choices for role, choices in verbs.items()}
     used |= theme or {}
     for number in range(chance.choice([1, 2, 2, 3, 3, 4])):
@@ -191,10 +194,12 @@ def draw(format: str, verbs: Verbs, seed: int, late: bool = False, themes: Seque
     return Schedule(format, seed, store, chance.random() < 0.5, *parts)
 
 
-def _theme(format: str, themes: Sequence[Verbs], seed: int) -> Verbs | None:
+def _theme(format: str, themes: Sequence[Verbs], later_themes: Sequence[Verbs], seed: int) -> Verbs | None:
     """The theme of a seed. It is drawn apart, so that it changes no other seed."""
     chance = random.Random(f"theme {format} {seed}")
-    return chance.choice(themes) if themes and chance.random() < _THEMED else None
+    if themes and chance.random() < _THEMED:
+        return chance.choice(themes)
+    return chance.choice(later_themes) if later_themes and chance.random() < _THEMED else None
 
 
 def _fewer(chance: random.Random, verbs: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

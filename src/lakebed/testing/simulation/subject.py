@@ -13,8 +13,9 @@ import pyarrow as pa
 import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Row, Seen
+from lakebed.testing.simulation.model import Model, Row, Seen
 from lakebed.testing.simulation.schedule import Verbs
+from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 
 PARTS: Mapping[int, str] = {0: "a", 1: "b"}
@@ -31,6 +32,8 @@ class Subject(ABC):
     """The verbs of each role, the writer's first, each with its weight. They are methods of `Process`."""
     themes: ClassVar[Sequence[Verbs]] = ()
     """Verbs that some seeds have instead: those that meet where they seldom do."""
+    later_themes: ClassVar[Sequence[Verbs]] = ()
+    """Themes of other seeds, which are drawn after those: a new one changes no seed that has one of `themes`."""
 
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
@@ -47,6 +50,13 @@ class Subject(ABC):
     """After how many states of others a commit may not know how it ended, though no call has failed."""
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
+
+    tells_late: bool = False
+    """Whether a stream tells rows only after a compaction, so not snapshot by snapshot."""
+    retells: bool = False
+    """Whether a stream may tell a row again that has not changed."""
+    tells_overwritten: bool = True
+    """Whether a stream tells which rows an overwrite removed."""
 
     def __init__(self, chance: random.Random) -> None:
         self.completions: dict[str, str] = {}
@@ -120,6 +130,33 @@ class Subject(ABC):
     def open(self, store: Store) -> Table:
         """Open the table."""
         return lakebed.open(store, self.open_options)
+
+    def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
+        """A stream of the ids and values of rows, that begins with all of them. `number` tells jobs apart that keep
+        their progress in the table; `anew`: it begins anew, whatever progress is there."""
+        return self.open(store).stream(["id", "v"])
+
+    def tell_all(self, table: Table) -> None:
+        """Have a stream of the table told of all rows that it has, by a compaction where that tells them."""
+        return None
+
+    def stands_at(self, position: str) -> str | None:
+        """The snapshot up to which a stream has told everything at a position; None where it stands in the middle of
+        one, or the position does not say."""
+        return None
+
+    def holds(self, position: str) -> bool:
+        """Whether the table can keep a position, so that what follows it does not expire."""
+        return False
+
+    def needs(self, name: str, model: Model) -> Sequence[str]:
+        """The snapshots that a stream needs which stands at one: the next one, then others."""
+        names = [*model.every]
+        return names[names.index(name) + 1 :][:1] if name in model.every else ()
+
+    def can_tell(self, store: Store, model: Model, name: str) -> bool:
+        """Whether the table still has what a stream reads of a snapshot."""
+        return name in model.line
 
     def see(self, store: MemoryStore) -> Seen:
         """The table as it is. A snapshot whose files are those of before is not read again."""
