@@ -19,6 +19,8 @@ from lakebed.formats.hudi.commit import transaction
 from lakebed.formats.hudi.expire import plan as clean_plan
 from lakebed.formats.hudi.expire import run as clean_run
 from lakebed.formats.iceberg.catalog import hadoop
+from lakebed.formats.iceberg.catalog.operations import Loaded
+from lakebed.formats.iceberg.catalog.table import CatalogTable
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon.codec.types import VALUE_KIND
@@ -78,6 +80,14 @@ def without_the_first(steps: Any, snapshots: Sequence[Any]) -> None:
 
 BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 
+
+def whatever_is_there(self: CatalogTable, base: Loaded, current: Any, *arguments: Any) -> Any:
+    """A swap that takes what the catalog names now for what it was based on."""
+    return STAGE(self, Loaded(base.metadata, current.metadata_location), current, *arguments)
+
+
+STAGE = CatalogTable._stage
+
 PLANTED: dict[str, tuple[str, int, Planted]] = {
     "puts that replace, Paimon": ("paimon", 2, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "puts that replace, Iceberg": ("iceberg", 0, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
@@ -95,6 +105,12 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         "iceberg", 16, lambda: patch.object(iceberg_committer, "held_files", lambda *_: set())
     ),
     "claims that are late, Iceberg": ("iceberg", 19, lambda: patch.object(hadoop.HadoopTable, "_withdraw_late", never)),
+    "swaps that are not looked for, catalogs of Iceberg": (
+        "iceberg-catalog", 5, lambda: patch.object(CatalogTable, "_landed_after_all", no)
+    ),
+    "swaps of what others have replaced, catalogs of Iceberg": (
+        "iceberg-catalog", 12, lambda: patch.object(CatalogTable, "_stage", whatever_is_there)
+    ),
     "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),
     "commits without a check of groups, Hudi": (

@@ -17,7 +17,7 @@ from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.run import SUBJECTS
 from lakebed.testing.simulation.world import START
 
-SEEDS = {"paimon": 160, "iceberg": 60, "hudi": 110}
+SEEDS = {"paimon": 160, "iceberg": 60, "iceberg-catalog": 30, "hudi": 110}
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+import pyarrow as pa
+
 import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named
@@ -41,6 +43,9 @@ class IcebergSubject(Subject):
         },
     )
 
+    pointers: ClassVar[tuple[str, ...]] = ("metadata/version-hint.text",)
+    """The files that say which metadata file is the current one."""
+
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self.version = chance.choice(["2", "3"])
@@ -48,6 +53,10 @@ class IcebergSubject(Subject):
 
     def create(self, store: Store) -> None:
         """Create the table."""
+        lakebed.create(store, "iceberg", *self.definition())
+
+    def definition(self) -> tuple[pa.Schema, Sequence[str], Sequence[str], Options]:
+        """The columns, keys, partition columns and options of the table."""
         mode = "merge-on-read" if self.merge_on_read else "copy-on-write"
         options = {
             "format-version": self.version, "write.delete.mode": mode, "write.update.mode": mode,
@@ -55,8 +64,7 @@ class IcebergSubject(Subject):
             "write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true",
             "commit.manifest.min-count-to-merge": "3", "write.parquet.compression-codec": "uncompressed",
         }  # fmt: skip
-        keys = ["id"] if self.keyed else []
-        lakebed.create(store, "iceberg", SCHEMA, keys, ["p"] if self.partitioned else [], options)
+        return SCHEMA, ["id"] if self.keyed else [], ["p"] if self.partitioned else [], options
 
     def publishes(self, verb: str, path: str) -> bool:
         """Metadata files. The hint only says where to begin looking."""
@@ -64,7 +72,7 @@ class IcebergSubject(Subject):
 
     def points(self, path: str) -> bool:
         """Metadata files and the hint. A snapshot's own files begin with its manifest list."""
-        return path.endswith((".metadata.json", "version-hint.text"))
+        return path.endswith((".metadata.json", *self.pointers))
 
     def rewrites(self, chance: random.Random) -> Options:
         """Data files, position deletes or manifests."""
@@ -85,11 +93,15 @@ class IcebergSubject(Subject):
 
     def named(self, store: MemoryStore) -> set[str]:
         """What the newest metadata file leads to."""
-        return named(store.files, [_newest(store)]) | {"metadata/version-hint.text"}
+        return named(store.files, [self.current(store)]) | set(self.pointers)
 
     def needed(self, store: MemoryStore) -> set[str]:
         """Without the files that only entries of deletes name."""
-        return named(store.files, [_newest(store)], only_live=True) | {"metadata/version-hint.text"}
+        return named(store.files, [self.current(store)], only_live=True) | set(self.pointers)
+
+    def current(self, store: MemoryStore) -> str:
+        """The path of the current metadata file."""
+        return _newest(store)
 
 
 def _newest(store: MemoryStore) -> str:

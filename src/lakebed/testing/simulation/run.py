@@ -18,6 +18,7 @@ from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
+from lakebed.testing.simulation.iceberg_catalog import IcebergCatalogSubject
 from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Model, Violation
@@ -33,6 +34,7 @@ SUBJECTS: dict[str, type[Subject]] = {
     "hudi": HudiSubject,
     "paimon": PaimonSubject,
     "iceberg": IcebergSubject,
+    "iceberg-catalog": IcebergCatalogSubject,
 }
 _LATER = 10 * 86_400.0
 _LATE_SECONDS = 30.0

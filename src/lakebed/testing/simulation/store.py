@@ -45,6 +45,11 @@ class SimulatedStore(Store):
         return handle
 
     @property
+    def real(self) -> Store:
+        """The store behind it, for a server that the process calls."""
+        return self._real
+
+    @property
     def location(self) -> str:
         """The location of the table, or of the folder in it."""
         return self._real.url(self._inner)
@@ -122,6 +127,10 @@ class SimulatedStore(Store):
         """A call that changes."""
         here = self._path(path)
         return self._putting("replace", here, lambda: self._real.replace(here, data, version), _nothing)
+
+    def apart(self, verb: str, path: str, act: Callable[[Store], PutOutcome]) -> PutOutcome:
+        """A call to a server that works on the store behind this handle: with CREATED it has changed `path`."""
+        return self._putting(verb, path, lambda: act(self._real), _nothing)
 
     def delete(self, path: str) -> None:
         """A call that changes."""
