@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ import lakebed
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named
 from lakebed.testing.simulation.memory import MemoryStore
+from lakebed.testing.simulation.columns import Alteration
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
 
@@ -40,6 +41,34 @@ class IcebergSubject(Subject):
         {
             "writer": (("append", 2), ("upsert", 3), ("overwrite", 2), ("rewrite", 2)),
             "service": (("rewrite", 4), ("expire", 1)),
+        },
+    )
+    later_themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (
+                ("upsert", 2), ("append", 1), ("two_phase", 1), ("branch", 2), ("write_branch", 5), ("fast_forward", 2),
+                ("delete_branch", 1), ("expire", 1), ("rewrite", 1),
+            ),
+            "service": (
+                ("branch", 2), ("write_branch", 2), ("fast_forward", 2), ("delete_branch", 1), ("expire", 2),
+                ("tag", 1), ("rewrite", 1), ("rollback", 1), ("orphans", 1),
+            ),
+            "reader": (("read_branch", 3), ("read", 2), ("read_old", 1)),
+        },
+        {  # without overwrites: which rows they replace depends on the partition fields
+            "writer": (
+                ("alter", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2), ("rewrite", 1),
+                ("expire", 1),
+            ),
+            "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
+            "reader": (("read", 3), ("read_old", 2), ("alter", 1)),
+        },
+        {
+            "writer": (
+                ("prepare", 5), ("commit_prepared", 4), ("abort_prepared", 2), ("upsert", 2), ("rewrite", 1),
+                ("expire", 1),
+            ),
+            "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1), ("orphans", 1)),
         },
     )
 
@@ -82,6 +111,18 @@ class IcebergSubject(Subject):
         if what == "position-deletes":
             return {"lakebed.rewrite.what": what, "rewrite-all": True}
         return {"rewrite-all": True, "min-input-files": 2, "partial-progress.enabled": chance.random() < 0.3}
+
+    def alteration(self, chance: random.Random, names: Sequence[str]) -> tuple[Any, Alteration | None]:
+        """A change of columns, or of the partition fields, the sort order, how rows are deleted, or the version."""
+        other: list[Any] = [
+            lakebed.add_partition_field("bucket(2, id)"), lakebed.drop_partition_field("bucket(2, id)"),
+            lakebed.set_sort_order("v desc"), lakebed.set_sort_order(), lakebed.set_option("format-version", 3),
+            *(
+                lakebed.set_option(f"write.{verb}.mode", mode)
+                for verb in ("delete", "update", "merge") for mode in ("copy-on-write", "merge-on-read")
+            ),
+        ]  # fmt: skip
+        return (chance.choice(other), None) if chance.random() < 0.4 else super().alteration(chance, names)
 
     def expiries(self, chance: random.Random) -> Options:
         """The newest few snapshots stay."""

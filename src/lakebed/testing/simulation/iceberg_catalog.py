@@ -35,9 +35,9 @@ class IcebergCatalogSubject(IcebergSubject):
         given = {**options, **self._catalog(store), "location": store.location}
         lakebed.create(_NAME, "iceberg", schema, keys, partitions, given)
 
-    def open(self, store: Store) -> Table:
+    def open(self, store: Store, branch: str = "") -> Table:
         """Open the table by its name."""
-        return lakebed.open(_NAME, {**self.open_options, **self._catalog(store)})
+        return lakebed.open(_NAME, {**self._opening(branch), **self._catalog(store)})
 
     def publishes(self, verb: str, path: str) -> bool:
         """Commits to the catalog."""

@@ -6,8 +6,10 @@ A row is an id and a value that no other row has, so a row that comes twice, or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakebed.testing.simulation.columns import Alteration, Cells, Columns
 
 Row = tuple[int, int]
 State = frozenset[Row]
@@ -36,6 +38,15 @@ class Change:
     """Whether it removes rows that it does not name: an overwrite."""
     goes_back: bool = False
     """Whether it puts the table back to an earlier state, step by step."""
+    branch: str = ""
+    """The branch that it changes; "" for the one that is read when none is named."""
+    leads_to: Callable[[], Collection[State]] | None = None
+    """The states that it may lead to, whatever the state before: where it puts a branch, or creates one."""
+    drops: bool = False
+    """Whether it removes its branch."""
+    alteration: Alteration | None = None
+    columns: Mapping[str, int] = field(default_factory=dict)
+    """The columns beside `id`, `p` and `v` that its rows have, each with its number (`Columns`)."""
     landed: int = 0
     ended: int | None = None
     """When the step ended, in the model's ticks; None while it goes on."""
@@ -54,12 +65,24 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """A branch as it is: its rows, and its snapshot, "" where that is not in the history of the table."""
+
+    rows: Sequence[Row]
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
-    """A table as it is: its newest rows, the newest snapshot, and all entries of its history, oldest first."""
+    """A table as it is: its newest rows, the newest snapshot, all entries of its history, oldest first, and the other
+    branches."""
 
     rows: Sequence[Row]
     newest: str
     line: tuple[str, ...]
+    branches: Mapping[str, Head] = field(default_factory=dict)
+    cells: Cells | None = None
+    """What the newest rows have in each column beside `id`, `p` and `v`. None: nobody looked."""
 
 
 class Model:
@@ -80,6 +103,9 @@ class Model:
         self.changes: list[Change] = []
         self._ticks = 0
         self.states: list[State] = [frozenset()]
+        self.branches: dict[str, list[State]] = {}
+        """The states of each other branch, since it was created."""
+        self.columns = Columns()
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
         self.tagged: dict[str, str] = {}
@@ -120,26 +146,80 @@ class Model:
     ) -> None:
         """The table was published anew by an actor that was doing a change, or no change of rows. Its step began at the
         tick `began`; `others` are more changes that it commits, one after the other."""
-        new, old = state_of(seen.rows, f"after a change of {who}"), self.now
+        new = state_of(seen.rows, f"after a change of {who}")
+        heads = {
+            name: state_of(head.rows, f"in branch {name}, after a change of {who}")
+            for name, head in seen.branches.items()
+        }
         waiting = [one for one in others if not one.landed]
         if waiting:
-            change = next((one for one in waiting if self._fits(one, old, new)), waiting[0])
-        if new != old:
-            if change is not None and change.goes_back:
-                if new not in self.states:
-                    raise Violation(f"{who}: {change.text} led to a state that never was\n{difference(old, new)}")
-                change.landed = len(self.states)
-            elif change is not None and not change.landed and self._fits(change, old, new):
-                if change.over:
-                    raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
-                change.landed = len(self.states)
-                self.overwrites += change.replaces
-            elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
-                raise Violation(self._wrong(change, old, new, who))
-            self.states.append(new)
+            change = next((one for one in waiting if self._fits(one, self.now, new)), waiting[0])
+        self._advance(self.states, new, change if change is None or not change.branch else None, who)
+        self._branch_off(heads, change, who)
         back = change is not None and change.goes_back
         self.went_back += back
         self._lengthen(seen, new, who, back, began)
+        for name, head in seen.branches.items():
+            if head.snapshot:
+                self._keep(head.snapshot, heads[name], who)
+        if seen.cells is not None:
+            self._see_columns(seen.cells, change, who)
+
+    def _advance(self, states: list[State], new: State, change: Change | None, who: str) -> None:
+        """The rows of the table, or of a branch, are those of before or what the change makes of them."""
+        old = states[-1]
+        if new == old:
+            return
+        if change is not None and (change.goes_back or change.leads_to is not None):
+            if new not in (change.leads_to() if change.leads_to is not None else states):
+                raise Violation(f"{who}: {change.text} led to a state that never was\n{difference(old, new)}")
+            change.landed = len(states)
+        elif change is not None and not change.landed and self._fits(change, old, new):
+            if change.over:
+                raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
+            change.landed = len(states)
+            self.overwrites += change.replaces
+        elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
+            raise Violation(self._wrong(change, old, new, who))
+        states.append(new)
+
+    def _branch_off(self, heads: Mapping[str, State], change: Change | None, who: str) -> None:
+        """The branches are those of before, each with its rows, but for the one that the change is about."""
+        for name in sorted({*heads, *self.branches}):
+            own = change if change is not None and change.branch == name else None
+            if name not in heads:
+                if own is None or not own.drops:
+                    raise Violation(f"{who}: branch {name} is gone")
+                del self.branches[name]
+                own.landed = 1
+            elif name in self.branches:
+                self._advance(self.branches[name], heads[name], own, who)
+            elif own is None or own.leads_to is None or own.landed or own.over:
+                raise Violation(f"{who}: there is a branch {name} that nobody creates")
+            elif heads[name] not in own.leads_to():
+                raise Violation(f"{who}: {own.text} has rows that were not there: {sorted(heads[name])}")
+            else:
+                self.branches[name] = [heads[name]]
+                own.landed = 1
+
+    def _see_columns(self, cells: Cells, change: Change | None, who: str) -> None:
+        """The columns are those of before or what the change makes of them, and a row keeps what it has in each."""
+        if cells.keys() != self.columns.numbers.keys():
+            alteration = change.alteration if change is not None else None
+            if change is None or alteration is None or change.landed or change.over:
+                raise Violation(f"{who} changed the columns {[*self.columns.numbers]} to {[*cells]}")
+            if self.columns.after(alteration).keys() != cells.keys():
+                raise Violation(f"{who}: {change.text} made of the columns {[*self.columns.numbers]} {[*cells]}")
+            self.columns.alter(alteration)
+            change.landed = 1
+        given = {value: one.columns for one in self.changes if one.columns for _, value in one.rows}
+        if wrong := self.columns.wrong(cells, given):
+            raise Violation(f"{who}: {wrong}")
+
+    def altered_since(self, tick: int) -> bool:
+        """Whether somebody was altering the table at a tick, or did so later."""
+        altering = (one for one in self.changes if one.alteration is not None)
+        return any(one.ended is None or one.ended > tick for one in altering)
 
     def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
         if change is None:
@@ -206,12 +286,15 @@ class Model:
             self.removed.pop(seen.newest, None)
         self.line, self.newest = seen.line, seen.newest
         self.snapshots = {name: state for name, state in self.snapshots.items() if name in now}
-        if self.keeps_order and seen.newest and self.snapshots.setdefault(seen.newest, new) != new:
-            raise Violation(
-                f"{who}: {seen.newest} has other rows than before\n{difference(self.snapshots[seen.newest], new)}"
-            )
+        if self.keeps_order and seen.newest:
+            self._keep(seen.newest, new, who)
         if not self.keeps_order and self.keeps_newest and seen.newest:
             self.snapshots = {seen.newest: new}
+
+    def _keep(self, snapshot: str, state: State, who: str) -> None:
+        """Remember the rows of a snapshot, which never change."""
+        if self.snapshots.setdefault(snapshot, state) != state:
+            raise Violation(f"{who}: {snapshot} has other rows than before\n{difference(self.snapshots[snapshot], state)}")
 
     def acknowledge(self, change: Change, who: str) -> None:
         """The step ended well, so its change is there."""
@@ -225,11 +308,13 @@ class Model:
             raise Violation(f"{who}: {change.text} is there, though it ended with {type(error).__name__}: {error}")
         change.over = True
 
-    def check_read(self, rows: Iterable[Row], since: int, who: str) -> None:
-        """A read that began when `states[since]` was the newest gave one of the states from then on."""
+    def check_read(self, rows: Iterable[Row], since: int, who: str, states: Sequence[State] | None = None) -> None:
+        """A read that began when `states[since]` was the newest gave one of the states from then on. `states` are those
+        of a branch; None: the table's."""
+        states = self.states if states is None else states
         found = state_of(rows, f"in a read of {who}")
-        if found not in self.states[since:]:
-            raise Violation(f"{who} read a state that was not\n{difference(self.states[since], found)}")
+        if found not in states[since:]:
+            raise Violation(f"{who} read a state that was not\n{difference(states[since], found)}")
 
     def check_snapshot(self, name: str, wanted: State, rows: Iterable[Row], who: str) -> None:
         """A snapshot that was read later has the rows that it had."""

@@ -6,16 +6,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
+
 import lakebed
 from lakebed.errors import (
     CommitConflictError,
     CommitUnknownError,
     LakebedError,
     NotInHistoryError,
+    SchemaError,
     UsageError,
 )
 from lakebed.model.commit import CommitMessage
 from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.columns import Alteration
 from lakebed.testing.simulation.follower import Follower
 from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.model import (
@@ -23,6 +27,7 @@ from lakebed.testing.simulation.model import (
     Change,
     Model,
     Row,
+    State,
     Violation,
     adding,
     putting,
@@ -33,6 +38,11 @@ from lakebed.testing.simulation.schedule import Step
 from lakebed.testing.simulation.store import SimulatedStore
 from lakebed.testing.simulation.subject import PARTS, Subject, rows_of
 from lakebed.testing.simulation.world import Running, World
+from lakebed.verbs.table import Table
+
+def _same(state: State) -> State:
+    return state
+
 
 _AGAIN = 4
 """How often a job that died or does not know starts again before it gives its commit up."""
@@ -59,6 +69,8 @@ class Process:
         self._step, self._identifier = 0, 0
         self._unsure = False
         """Whether an earlier attempt of the step may have landed."""
+        self._branch = ""
+        """The branch that the step writes to."""
 
     def live(self) -> None:
         """Run all steps."""
@@ -67,7 +79,7 @@ class Process:
             self._step, self.chance = place, random.Random(step.number)
             self.who.hit.clear()
             self.who.overtaken = 0
-            self._unsure = False
+            self._unsure, self._branch = False, ""
             self.who.busy = True
             self.began = self.model.tick()
             outcome = self._ended(step)
@@ -115,7 +127,9 @@ class Process:
         if self.change is not None and sure:
             self.model.refuse(self.change, self.name, error)
         late = self.who.overtaken >= self.subject.forgets_after and isinstance(error, CommitUnknownError)
-        if not (self.who.hit or late or isinstance(error, CommitConflictError | NotInHistoryError | UsageError)):
+        altered = isinstance(error, SchemaError) and self.model.altered_since(self.began)
+        may_be = isinstance(error, CommitConflictError | NotInHistoryError | UsageError)
+        if not (self.who.hit or late or altered or may_be):
             raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error
 
     # ---- writes ----
@@ -154,14 +168,15 @@ class Process:
         rows = self._rows()
         change = self._begin(f"two-phase write of {rows}", self._adding(rows), rows)
         user, identifier = f"user of {self.name}", self._next_identifier()
-        writer = self.table.writer(user)
-        writer.write(self.subject.changes(rows))
+        target = self._target()
+        writer = target.writer(user)
+        writer.write(self.subject.changes(rows, self._beside(target)))
         messages = writer.prepare_commit()
         commits: Mapping[int, Sequence[CommitMessage]] = {identifier: messages}
         for turn in range(_AGAIN):
             try:
                 if turn:
-                    self.table.writer(user).filter_and_commit(commits)
+                    self._target().writer(user).filter_and_commit(commits)
                 else:
                     writer.commit(identifier, messages)
             except Crash:
@@ -175,22 +190,23 @@ class Process:
                 self.model.acknowledge(change, self.name)
                 return
         if self.chance.random() < 0.5:
-            self.table.writer(user).abort(messages)
+            self._target().writer(user).abort(messages)
 
     def prepare_and_abort(self) -> None:
         """A write that is given up, before its commit or after it: a commit that stands stays whole."""
         rows = self._rows()
         change = self._begin(f"aborted write of {rows}", self._adding(rows), rows)
         user, identifier = f"user of {self.name}", self._next_identifier()
-        writer = self.table.writer(user)
-        writer.write(self.subject.changes(rows))
+        target = self._target()
+        writer = target.writer(user)
+        writer.write(self.subject.changes(rows, self._beside(target)))
         messages = writer.prepare_commit()
         if self.chance.random() < 0.5:
             writer.commit(identifier, messages)
             self.model.acknowledge(change, self.name)
             self.model.end(change)
             self.change = None
-        self.table.writer(user).abort(messages)
+        self._target().writer(user).abort(messages)
 
     # ---- commits that one process prepares and any other one ends ----
 
@@ -199,7 +215,7 @@ class Process:
         rows = self._rows()
         change = self._begin(f"prepared write of {rows}", self._adding(rows), rows)
         writer = self.table.writer(self._jobs.user(self.number))
-        writer.write(self.subject.changes(rows))
+        writer.write(self.subject.changes(rows, self._beside(self.table)))
         self._jobs.keep(self.number, writer.prepare_commit(), change)
         self.change = None  # it goes on
 
@@ -234,13 +250,28 @@ class Process:
         self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True, replaces: bool = False
     ) -> None:
         change = self._begin(f"{mode} of {rows}", apply, rows, certain)
-        change.replaces = replaces
-        self.table.write(self.subject.data(rows), mode, self.subject.write_options)
+        change.replaces, target = replaces, self._target()
+        target.write(self.subject.data(rows, self._beside(target)), mode, self.subject.write_options)
         self.model.acknowledge(change, self.name)
 
     def _begin(self, text: str, apply: Apply, rows: Sequence[Row] = (), certain: bool = True) -> Change:
-        self.change = self.model.begin(Change(text, apply, frozenset(rows), removes=not certain, certain=certain))
-        return self.change
+        where = f" on {self._branch}" if self._branch else ""
+        change = Change(text + where, apply, frozenset(rows), not certain, certain=certain, branch=self._branch)
+        self.change = self.model.begin(change)
+        return change
+
+    def _beside(self, table: Table) -> Mapping[str, pa.DataType]:
+        """The columns beside those that the table was created with, for the rows of the step's change."""
+        if not self.subject.altered or self.change is None:
+            return {}
+        beside = self.subject.columns_beside(table)
+        known = self.model.columns.numbers
+        self.change.columns = {name: known[name] for name in beside if name in known}
+        return {name: beside[name] for name in self.change.columns}
+
+    def _target(self) -> Table:
+        """The table, or the branch that the step writes to."""
+        return self.subject.open(self.store, self._branch) if self._branch else self.table
 
     def _adding(self, rows: Sequence[Row]) -> Apply:
         return putting(rows) if self.subject.keyed else adding(rows)
@@ -256,6 +287,70 @@ class Process:
     def _next_identifier(self) -> int:
         self._identifier += 1
         return self._identifier
+
+    # ---- the definition ----
+
+    def alter(self) -> None:
+        """Another definition: no row changes, and no row loses what it has in a column."""
+        self.subject.altered = True
+        wanted, alteration = self.subject.alteration(self.chance, [*self.model.columns.numbers])
+        text = f"alteration {wanted}"
+        change = self._move(Change(text, _same, certain=False, alteration=alteration or Alteration()))
+        self.table.alter(wanted)
+        same = (one for one in self.model.changes if one.alteration == change.alteration and one.landed)
+        if alteration is not None and not any(one.ended is None or one.ended > self.began for one in same):
+            raise Violation(f"{self.name}: {text} was acknowledged and is not there")
+
+    # ---- branches ----
+
+    def branch(self) -> None:
+        """A new branch, at the newest snapshot or at an older one."""
+        name, self.subject.branched = f"b{self.number}-{self._step}", True
+        at, states = self.subject.branch_point(self.model, self.chance)
+        change = self._move(Change(f"creation of {name}", _same, branch=name, leads_to=states))
+        self.table.branch(name, at)
+        self.model.acknowledge(change, self.name)
+
+    def write_branch(self) -> None:
+        """A write to a branch. The others do not change."""
+        if self._choose_branch():
+            verbs = ("append", "upsert", "upsert", "delete", "overwrite", "two_phase", "two_phase", "prepare_and_abort")
+            getattr(self, self.chance.choice(verbs))()
+
+    def read_branch(self) -> None:
+        """The newest rows of a branch."""
+        if self._choose_branch():
+            states = self.model.branches[self._branch]
+            since = len(states) - 1
+            self.model.check_read(rows_of(self._target().read(["id", "v"])), since, self.name, states)
+
+    def fast_forward(self) -> None:
+        """The table goes on where a branch is."""
+        if self._choose_branch():
+            name, self._branch = self._branch, ""
+            states = self.model.branches[name]
+            since, back = len(states) - 1, self.subject.forwards_go_back
+            change = Change(f"fast-forward to {name}", _same, leads_to=lambda: states[since:], goes_back=back)
+            change.certain = False
+            self._move(change)
+            self.table.fast_forward(name)
+
+    def delete_branch(self) -> None:
+        """A branch goes."""
+        if self._choose_branch():
+            change = self._move(Change(f"removal of {self._branch}", _same, branch=self._branch, drops=True))
+            self.table.delete_branch(self._branch)
+            self.model.acknowledge(change, self.name)
+
+    def _choose_branch(self) -> bool:
+        """Whether there is a branch: the step is about one of them."""
+        if self.model.branches:
+            self._branch = self.chance.choice([*self.model.branches])
+        return bool(self._branch)
+
+    def _move(self, change: Change) -> Change:
+        self.change = self.model.begin(change)
+        return change
 
     # ---- reads ----
 

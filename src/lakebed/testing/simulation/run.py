@@ -191,6 +191,9 @@ class Run:
                 except LakebedError as error:
                     raise Violation(f"snapshot {name} is in the history and can't be read: {error}") from error
             model.check_snapshot(name, model.snapshots[name], rows, "the end")
+        for name, states in model.branches.items():
+            rows = rows_of(subject.open(self.real, name).read(["id", "v"]))
+            model.check_snapshot(f"branch {name}", states[-1], rows, "the end")
         for name, wanted in model.tags.items():
             rows = rows_of(table.read(["id", "v"], as_of=f"tag:{name}"))
             model.check_snapshot(f"tag {name}", wanted, rows, "the end")
@@ -206,7 +209,7 @@ def simulate(schedule: Schedule) -> Report:
 def _load(format: str) -> None:
     """Run every verb once, so that no later run imports a module: some draw random bytes when they are imported."""
     subject = SUBJECTS[format]
-    roles = [role for verbs in (subject.verbs, *subject.later_themes) for role in verbs.values()]
+    roles = [role for verbs in (subject.verbs, *subject.themes, *subject.later_themes) for role in verbs.values()]
     verbs = {name: None for role in roles for name, _ in role}
     for seed in range(2):
         actor = Actor("first", tuple(Step(verb, number) for number, verb in enumerate([*verbs, *verbs])))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.columns import Alteration, Cells
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Model, Row, Seen
+from lakebed.testing.simulation.model import Head, Model, Row, Seen, State
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
@@ -21,6 +22,8 @@ from lakebed.verbs.table import Table
 PARTS: Mapping[int, str] = {0: "a", 1: "b"}
 """The partition of an id by its remainder: rows of an id are always in one partition."""
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.string()), pa.field("v", pa.int64())])
+COLUMNS = ("c0", "c1", "c2")
+"""The names of columns that come later. A row has its `v` in them, too, or null."""
 Options = Mapping[str, object]
 
 
@@ -37,6 +40,8 @@ class Subject(ABC):
 
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
+    forwards_go_back: ClassVar[bool] = False
+    """Whether a fast-forward removes what the table has beyond the beginning of the branch."""
     appends_by_key: ClassVar[bool] = True
     """Whether rows that are appended to a table with a key replace those of their keys."""
     by_sequence: ClassVar[bool] = False
@@ -63,6 +68,10 @@ class Subject(ABC):
         """When instants were completed, by their time (Hudi)."""
         self._looks: dict[str, tuple[list[Row], Mapping[str, int]]] = {}
         """The rows of snapshots that were read, and the versions of the files that they came from."""
+        self.altered = False
+        """Whether somebody has begun to alter the table: until then nobody looks for other columns."""
+        self.branched = False
+        """Whether somebody has begun to create a branch: until then nobody looks for any."""
         self.keyed = chance.random() < 0.7
         """Whether rows are replaced by their key."""
         self.partitioned = chance.random() < 0.4
@@ -127,9 +136,32 @@ class Subject(ABC):
         """Options of one archival."""
         return {}
 
-    def open(self, store: Store) -> Table:
-        """Open the table."""
-        return lakebed.open(store, self.open_options)
+    def open(self, store: Store, branch: str = "") -> Table:
+        """Open the table, or a branch of it."""
+        return lakebed.open(store, self._opening(branch))
+
+    def _opening(self, branch: str) -> Options:
+        return {**self.open_options, "branch": branch} if branch else self.open_options
+
+    def branch_point(self, model: Model, chance: random.Random) -> tuple[Any, Callable[[], Sequence[State]]]:
+        """Where a new branch begins, as `Table.branch` takes it, and which states that may be."""
+        known, since = dict(model.snapshots), len(model.states) - 1
+        name = chance.choice(["", *known])
+        if not name:
+            return None, lambda: model.states[since:]
+        return self.position(name), lambda: [known[name]]
+
+    def heads(self, table: Table) -> Mapping[str, str]:
+        """The other branches, each with its snapshot."""
+        return {one.name: one.instant for one in table.refs() if one.kind == "branch" and one.name != "main"}
+
+    def branches(self, store: MemoryStore, table: Table) -> dict[str, Head]:
+        """The other branches as they are. Snapshots of branches are in the table's history."""
+        found: dict[str, Head] = {}
+        for name, snapshot in self.heads(table).items():
+            rows = self.rows_before(store, snapshot)
+            found[name] = Head(self._read(store, self.open(store, name), snapshot) if rows is None else rows, snapshot)
+        return found
 
     def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
         """A stream of the ids and values of rows, that begins with all of them. `number` tells jobs apart that keep
@@ -166,12 +198,46 @@ class Subject(ABC):
         name = newest.time if newest else ""
         rows = self.rows_before(store, name)
         if rows is None:
-            with store.noting() as files:
-                rows = rows_of(table.read(["id", "v"]))
-            if name:
-                there = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
-                self._looks[name] = rows, {path: there[path] for path in there if not self.points(path)}
-        return Seen(rows, name, line)
+            rows = self._read(store, table, name)
+        branches = self.branches(store, table) if self.branched else {}
+        return Seen(rows, name, line, branches, self._cells(table) if self.altered else None)
+
+    def _cells(self, table: Table) -> Cells:
+        """What the newest rows have in the columns beside `id`, `p` and `v`, by their `v`."""
+        names = [*self.columns_beside(table)]
+        if not names:
+            return {}
+        read = table.read(["v", *names]).read_all()
+        values = read["v"].to_pylist()
+        return {name: dict(zip(values, read[name].to_pylist(), strict=True)) for name in names}
+
+    def columns_beside(self, table: Table) -> Mapping[str, pa.DataType]:
+        """The types of the columns beside those that the table was created with."""
+        return {field.name: field.type for field in table.schema if field.name in COLUMNS}
+
+    def alteration(self, chance: random.Random, names: Sequence[str]) -> tuple[Any, Alteration | None]:
+        """A change of the columns, of which `names` are there, as `Table.alter` takes it, and what it makes of them."""
+        free = [name for name in COLUMNS if name not in names]
+        kind = chance.choice([*("add",) * len(free), *("drop", "rename", "widen") * bool(names)])
+        if kind == "add":
+            name = chance.choice(free)
+            return lakebed.add_column(name, pa.int32()), Alteration(comes=name)
+        name = chance.choice(names)
+        if kind == "drop":
+            return lakebed.drop_column(name), Alteration(goes=name)
+        if kind == "rename" and free:
+            to = chance.choice(free)
+            return lakebed.rename_column(name, to), Alteration(name, to)
+        return lakebed.widen(name, pa.int64()), None
+
+    def _read(self, store: MemoryStore, table: Table, snapshot: str) -> list[Row]:
+        """The newest rows of a table or a branch, which are those of a snapshot; and which files they came from."""
+        with store.noting() as files:
+            rows = rows_of(table.read(["id", "v"]))
+        if snapshot:
+            there = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
+            self._looks[snapshot] = rows, {path: there[path] for path in there if not self.points(path)}
+        return rows
 
     def rows_before(self, store: MemoryStore, name: str) -> list[Row] | None:
         """The rows that a snapshot had when the table was seen, if it still has the same files."""
@@ -184,19 +250,22 @@ class Subject(ABC):
         """Whether a file only says which snapshots there are."""
         return False
 
-    def changes(self, rows: Sequence[Row]) -> pa.Table:
+    def changes(self, rows: Sequence[Row], beside: Mapping[str, pa.DataType] = {}) -> pa.Table:
         """Rows that replace those of their keys, for a two-phase write."""
-        data = self.data(rows)
+        data = self.data(rows, beside)
         if not self.keyed or self.appends_by_key:
             return data
         return data.append_column("_row_kind", pa.array(["+U"] * len(rows), pa.string()))
 
-    def data(self, rows: Sequence[Row]) -> pa.Table:
-        """Rows as Arrow data."""
+    def data(self, rows: Sequence[Row], beside: Mapping[str, pa.DataType] = {}) -> pa.Table:
+        """Rows as Arrow data. `beside` are further columns, which have the value of `v`."""
         columns: Sequence[Any] = (
             [key for key, _ in rows], [PARTS[key % len(PARTS)] for key, _ in rows], [value for _, value in rows],
         )  # fmt: skip
-        return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+        data = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+        for name, type in beside.items():
+            data = data.append_column(name, data["v"].cast(type))
+        return data
 
 
 def rows_of(reader: pa.RecordBatchReader) -> list[Row]:
