@@ -18,9 +18,12 @@ from lakebed.formats.hudi.archive.write_v1 import V1Writer
 from lakebed.formats.hudi.commit import transaction
 from lakebed.formats.hudi.expire import plan as clean_plan
 from lakebed.formats.hudi.expire import run as clean_run
+from lakebed.formats.iceberg.alter import plan
 from lakebed.formats.iceberg.catalog import hadoop
-from lakebed.formats.iceberg.catalog.operations import Loaded
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.catalog.table import CatalogTable
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.commit import branches_and_tags
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon.codec.types import VALUE_KIND
@@ -81,6 +84,16 @@ def without_the_first(steps: Any, snapshots: Sequence[Any]) -> None:
 BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 
 
+def without_a_look(operations: TableOperations, branch: str, to: str, dry_run: bool = False) -> Any:
+    """A fast-forward, whatever the branch has that the other one does not have."""
+
+    def decide(metadata: TableMetadata) -> Any:
+        target = metadata.snapshot(branches_and_tags._named(metadata, to, "").snapshot_id)
+        return branches_and_tags.branch_moved(metadata, branch, target)
+
+    return branches_and_tags.decided(operations, decide, dry_run)
+
+
 def whatever_is_there(self: CatalogTable, base: Loaded, current: Any, *arguments: Any) -> Any:
     """A swap that takes what the catalog names now for what it was based on."""
     return STAGE(self, Loaded(base.metadata, current.metadata_location), current, *arguments)
@@ -104,12 +117,21 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "aborts that remove what the table holds, Iceberg": (
         "iceberg", 16, lambda: patch.object(iceberg_committer, "held_files", lambda *_: set())
     ),
-    "claims that are late, Iceberg": ("iceberg", 19, lambda: patch.object(hadoop.HadoopTable, "_withdraw_late", never)),
+    "claims that are late, Iceberg": ("iceberg", 19, lambda: patch.object(hadoop.HadoopTable, "_is_followed", no)),
     "swaps that are not looked for, catalogs of Iceberg": (
         "iceberg-catalog", 5, lambda: patch.object(CatalogTable, "_landed_after_all", no)
     ),
     "swaps of what others have replaced, catalogs of Iceberg": (
         "iceberg-catalog", 12, lambda: patch.object(CatalogTable, "_stage", whatever_is_there)
+    ),
+    "fast-forwards that lose commits, Iceberg": (
+        "iceberg", 23, lambda: patch.object(branches_and_tags, "fast_forward", without_a_look)
+    ),
+    "commits to a branch that begin at another one, Iceberg": (
+        "iceberg", 16, lambda: patch.object(TableMetadata, "parent_on", lambda self, *_: self.head())
+    ),
+    "new columns with the number of a dropped one, Iceberg": (
+        "iceberg", 190, lambda: patch.object(plan, "_last_column_id", lambda now: now.schema.highest_field_id)
     ),
     "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),

@@ -35,14 +35,15 @@ POINTER = ".catalog"
 """The file that says which metadata file is the current one. An Iceberg clean-up leaves files of such names."""
 COMMIT = "commit"
 """The verb of a commit to a catalog, among the verbs of a store."""
-_TOO_MANY = 429
-"""The status of an answer that says that nothing was done."""
+_BAD_REQUEST, _TOO_MANY_REQUESTS = 400, 429
 
 
 class _Refused(Exception):
-    """The catalog answered that it does nothing."""
+    """The catalog answered with a status that it does nothing."""
 
-    response = SimpleNamespace(status_code=_TOO_MANY)
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.response = SimpleNamespace(status_code=status)
 
 
 class SimulatedRest(NoopCatalog):
@@ -97,6 +98,7 @@ class SimulatedRest(NoopCatalog):
                 refusals.append(CommitFailedException(reason))
             elif _is_behind(metadata, changes):
                 refusals.append(BadRequestError("Cannot add a snapshot with an older sequence number"))
+                refusals[-1].__cause__ = _Refused(_BAD_REQUEST)
             else:
                 _publish(real, metadata, changes, location)
                 return PutOutcome.CREATED
@@ -171,7 +173,7 @@ def _commit(store: Store, act: Any, refusals: Sequence[Exception]) -> None:
     except RetryableError as error:
         if done:
             raise CommitFailedException("the table has been updated by another process") from error
-        raise _Refused("too many requests") from error
+        raise _Refused(_TOO_MANY_REQUESTS) from error
     if outcome is PutOutcome.UNKNOWN:
         raise ConnectionError("the connection was cut")
     if outcome is PutOutcome.EXISTS:

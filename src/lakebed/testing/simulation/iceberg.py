@@ -11,9 +11,9 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.columns import Alteration
 from lakebed.testing.simulation.leftovers import named
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.columns import Alteration
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
 
@@ -46,29 +46,41 @@ class IcebergSubject(Subject):
     later_themes: ClassVar[Sequence[Verbs]] = (
         {
             "writer": (
-                ("upsert", 2), ("append", 1), ("two_phase", 1), ("branch", 2), ("write_branch", 5), ("fast_forward", 2),
-                ("delete_branch", 1), ("expire", 1), ("rewrite", 1),
+                ("upsert", 2),
+                ("append", 1),
+                ("two_phase", 1),
+                ("branch", 2),
+                ("write_branch", 5),
+                ("fast_forward", 2),
+                ("delete_branch", 1),
+                ("expire", 1),
+                ("rewrite", 1),
             ),
             "service": (
-                ("branch", 2), ("write_branch", 2), ("fast_forward", 2), ("delete_branch", 1), ("expire", 2),
-                ("tag", 1), ("rewrite", 1), ("rollback", 1), ("orphans", 1),
+                ("branch", 2),
+                ("write_branch", 2),
+                ("fast_forward", 2),
+                ("delete_branch", 1),
+                ("expire", 2),
+                ("tag", 1),
+                ("rewrite", 1),
+                ("rollback", 1),
+                ("orphans", 1),
             ),
             "reader": (("read_branch", 3), ("read", 2), ("read_old", 1)),
         },
         {  # without overwrites: which rows they replace depends on the partition fields
             "writer": (
-                ("alter", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2), ("rewrite", 1),
+                ("alter", 4),
+                ("upsert", 4),
+                ("append", 2),
+                ("delete", 1),
+                ("two_phase", 2),
+                ("rewrite", 1),
                 ("expire", 1),
             ),
             "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
             "reader": (("read", 3), ("read_old", 2), ("alter", 1)),
-        },
-        {
-            "writer": (
-                ("prepare", 5), ("commit_prepared", 4), ("abort_prepared", 2), ("upsert", 2), ("rewrite", 1),
-                ("expire", 1),
-            ),
-            "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1), ("orphans", 1)),
         },
     )
 

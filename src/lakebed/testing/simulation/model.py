@@ -42,6 +42,8 @@ class Change:
     """The branch that it changes; "" for the one that is read when none is named."""
     leads_to: Callable[[], Collection[State]] | None = None
     """The states that it may lead to, whatever the state before: where it puts a branch, or creates one."""
+    follows: Callable[[], Collection[State]] | None = None
+    """The states that it may come after, so that it loses no rows; None: any."""
     drops: bool = False
     """Whether it removes its branch."""
     alteration: Alteration | None = None
@@ -105,6 +107,8 @@ class Model:
         self.states: list[State] = [frozenset()]
         self.branches: dict[str, list[State]] = {}
         """The states of each other branch, since it was created."""
+        self.before: dict[str, Sequence[State]] = {}
+        """The states that the table had when each branch was created."""
         self.columns = Columns()
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
@@ -173,6 +177,8 @@ class Model:
         if change is not None and (change.goes_back or change.leads_to is not None):
             if new not in (change.leads_to() if change.leads_to is not None else states):
                 raise Violation(f"{who}: {change.text} led to a state that never was\n{difference(old, new)}")
+            if change.follows is not None and old not in change.follows():
+                raise Violation(f"{who}: {change.text} lost rows that are not there\n{difference(old, new)}")
             change.landed = len(states)
         elif change is not None and not change.landed and self._fits(change, old, new):
             if change.over:
@@ -199,7 +205,7 @@ class Model:
             elif heads[name] not in own.leads_to():
                 raise Violation(f"{who}: {own.text} has rows that were not there: {sorted(heads[name])}")
             else:
-                self.branches[name] = [heads[name]]
+                self.branches[name], self.before[name] = [heads[name]], tuple(self.states)
                 own.landed = 1
 
     def _see_columns(self, cells: Cells, change: Change | None, who: str) -> None:
@@ -294,7 +300,9 @@ class Model:
     def _keep(self, snapshot: str, state: State, who: str) -> None:
         """Remember the rows of a snapshot, which never change."""
         if self.snapshots.setdefault(snapshot, state) != state:
-            raise Violation(f"{who}: {snapshot} has other rows than before\n{difference(self.snapshots[snapshot], state)}")
+            raise Violation(
+                f"{who}: {snapshot} has other rows than before\n{difference(self.snapshots[snapshot], state)}"
+            )
 
     def acknowledge(self, change: Change, who: str) -> None:
         """The step ended well, so its change is there."""

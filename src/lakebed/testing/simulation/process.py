@@ -40,10 +40,6 @@ from lakebed.testing.simulation.subject import PARTS, Subject, rows_of
 from lakebed.testing.simulation.world import Running, World
 from lakebed.verbs.table import Table
 
-def _same(state: State) -> State:
-    return state
-
-
 _AGAIN = 4
 """How often a job that died or does not know starts again before it gives its commit up."""
 
@@ -332,6 +328,9 @@ class Process:
             since, back = len(states) - 1, self.subject.forwards_go_back
             change = Change(f"fast-forward to {name}", _same, leads_to=lambda: states[since:], goes_back=back)
             change.certain = False
+            if not back:
+                before = self.model.before[name]
+                change.follows = lambda: [*before, *states]
             self._move(change)
             self.table.fast_forward(name)
 
@@ -439,3 +438,7 @@ class Process:
                 older = [*known][: [*known].index(name) + 1]
                 self.model.tags = {tag: at for tag, at in self.model.tags.items() if self.model.tagged[tag] in older}
             self.table.rollback(self.subject.position(name))
+
+
+def _same(state: State) -> State:
+    return state

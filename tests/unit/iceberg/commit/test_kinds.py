@@ -16,6 +16,8 @@ from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.data_files import DataFile, data_files, delete_files
 from lakebed.formats.iceberg.manifests import read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.files import PutOutcome
+from lakebed.kernel.files.local import LocalStore
 from lakebed.model.commit import Outcome
 from tests.golden import unpack
 from tests.tables.iceberg import commits
@@ -391,6 +393,33 @@ def test_a_claim_that_came_too_late_for_certain_is_made_again(
     assert isinstance(newest, IcebergTable)
     assert ids(newest) == [*range(others), 9]
     assert not (tmp_path / "t/metadata/v2.metadata.json").exists()
+
+
+@pytest.mark.parametrize("others", [1, 5])
+def test_a_claim_that_landed_unheard_is_not_put_again(
+    others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer came when others had committed after it and had cleaned its version up, so that its name was free: a
+    hint that points back to it would bring the old rows back."""
+    table = create(tmp_path / "t", **CLEANS)
+    other = lakebed.open(tmp_path / "t")
+    assert isinstance(other, IcebergTable)
+    metadata, put = tmp_path / "t/metadata", LocalStore.put_if_absent
+
+    def unheard(store: LocalStore, path: str, data: bytes) -> PutOutcome:
+        monkeypatch.setattr(LocalStore, "put_if_absent", put)
+        assert put(store, path, data) is PutOutcome.CREATED
+        for number in range(others):
+            commits.append(other.operations, [data_file(table, [number])])
+        return PutOutcome.UNKNOWN
+
+    between(monkeypatch, lambda _: monkeypatch.setattr(LocalStore, "put_if_absent", unheard))
+    commits.append(table.operations, [data_file(table, [9])])
+    newest = lakebed.open(tmp_path / "t")
+    assert isinstance(newest, IcebergTable)
+    assert ids(newest) == [*range(others), 9]
+    assert (metadata / "version-hint.text").read_text() == str(2 + others)
+    assert (metadata / "v2.metadata.json").exists() is (others == 1)
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -45,7 +45,8 @@ class _Later(Enum):
     """What the later version that the hint names says of a claim."""
 
     NONE = "no later version is named"
-    OURS = "it comes from the claim"
+    NAMES = "it comes from the claim, and its log names it"
+    OURS = "it comes from the claim, which its log does not name any more"
     OTHERS = "it comes from another commit of that version"
     UNCLEAR = "it does not know the version any more"
 
@@ -198,8 +199,8 @@ class HadoopTable:
         self._files.write_many(first, *looks)
         data = metadata_to_json(document, compressed)
         self._claim(target, data)
-        if cleans_log(after):
-            self._withdraw_late(base, target, data, after)
+        if cleans_log(after) and self._is_followed(base, target, data, after):
+            return self._published(target, data, after)  # the hint is at a later version, and stays there
         hint = str(version + 1).encode()
         self._files.side_by_side(lambda: self._point_to(hint), lambda: clean_log(self._files, base.metadata, after))
         return self._published(target, data, after)
@@ -216,22 +217,26 @@ class HadoopTable:
         if not self._store.exists(f"metadata/{current}"):
             raise LostRaceError(f"{current} was cleaned up after later commits")
 
-    def _withdraw_late(self, base: Loaded, name: str, data: bytes, own: TableMetadata) -> None:
+    def _is_followed(self, base: Loaded, name: str, data: bytes, own: TableMetadata) -> bool:
         """Look once more, now that the claim was made: the version may have come and gone while the claim was on its
-        way. Then remove our file, which readers that believe it would take for the current one. OutcomeUnknownError
-        where nobody can tell whether it came in time: as many others may have followed as it takes to remove this
-        version. LostRaceError where it came too late for certain, and is removed. A store that answers nothing any more
-        tells nothing: then the claim counts."""
+        way. Then remove our file, which readers that believe it would take for the current one. Returns whether later
+        versions come from the claim, which had been made by a put without an answer: what was put again then goes, too.
+        OutcomeUnknownError where nobody can tell whether it came in time: as many others may have followed as it takes
+        to remove this version. LostRaceError where it came too late for certain, and is removed. A store that answers
+        nothing any more tells nothing: then the claim counts."""
         path = f"metadata/{name}"
         stays, followed = self._looked(base, name, own)
-        if followed is _Later.OURS or (followed is _Later.NONE and stays):
-            return
+        if followed is _Later.OURS:
+            with suppress(Exception):
+                self._store.delete(path)
+        if followed in (_Later.OURS, _Later.NAMES) or (followed is _Later.NONE and stays):
+            return followed is not _Later.NONE
         try:
             is_here = self._store.read(path) == data
         except Exception as error:
             if followed in (_Later.OTHERS, _Later.UNCLEAR):
                 raise OutcomeUnknownError(f"{name} cannot be read") from error
-            return
+            return False
         if followed is None:
             raise OutcomeUnknownError(f"whether {name} came in time cannot be read")
         removed = False
@@ -268,16 +273,17 @@ class HadoopTable:
             later = self._version(newest)
         except (FileNotFoundError, ValueError):
             return _Later.NONE
+        ours = _Later.NAMES if version in map(_version_of, (file for _, file in later.metadata_log)) else _Later.OURS
         added = {id: one for id, one in own.snapshots.items() if id not in base.metadata.snapshots}
         if not added.keys().isdisjoint(later.snapshots):
-            return _Later.OURS
+            return ours
         numbers = {one.sequence_number for one in added.values()} - {0}  # none in format version 1
         if not numbers.isdisjoint({one.sequence_number for one in later.snapshots.values()}):
             return _Later.OTHERS
         made = self._logged(later, version)
         if made is None:
             return _Later.UNCLEAR
-        return _Later.OURS if made == own.document["last-updated-ms"] else _Later.OTHERS
+        return ours if made == own.document["last-updated-ms"] else _Later.OTHERS
 
     def _logged(self, later: TableMetadata, version: int) -> int | None:
         """When a version was made, in milliseconds since 1970, by the log of a later one, or by the log of the oldest
