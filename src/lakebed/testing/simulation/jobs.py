@@ -54,7 +54,9 @@ class Jobs:
 
     def choose(self, chance: random.Random) -> list[Prepared]:
         """Commits of one job that wait, the oldest first; or one that was given up."""
-        late = [one for one in self._kept if one.given_up and not one.is_done and not one.at_work]
+        late = [
+            one for one in self._kept if one.given_up and not one.is_done and not one.at_work and self._is_next(one)
+        ]
         if late and chance.random() < _LATE:
             return [chance.choice(late)]
         waiting = [one for one in self._kept if not one.given_up and not one.is_done]
@@ -63,6 +65,11 @@ class Jobs:
         user = chance.choice(sorted({one.user for one in waiting}))
         of_user = [one for one in waiting if one.user == user]
         return of_user[: chance.randrange(1, len(of_user) + 1)]
+
+    def _is_next(self, one: Prepared) -> bool:
+        """Whether no earlier commit of its job waits: a later one would pass it over."""
+        waiting = [other for other in self._kept if not other.given_up and not other.is_done]
+        return not any(other.user == one.user and other.identifier < one.identifier for other in waiting)
 
     def give_up(self, chance: random.Random) -> Prepared | None:
         """A commit that nobody is at work on and nobody commits from now on, whether it was committed or not."""

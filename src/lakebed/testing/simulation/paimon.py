@@ -4,7 +4,7 @@ compaction in the write."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import lakebed
@@ -12,14 +12,15 @@ from lakebed.formats.paimon.read.position import StreamPosition
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Model
+from lakebed.testing.simulation.model import Model, Row
 from lakebed.testing.simulation.schedule import Verbs
-from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
+from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, rows_of
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 
 _ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
 _HINTS = ("EARLIEST", "LATEST")
+_VECTORS = ("deletion-vectors.enabled", "deletion-vectors.merge-on-read")
 _STAYING = ("snapshot/", "tag/", "changelog/", "schema/", "branch/", "consumer/", "lakebed-", ".")
 
 
@@ -73,6 +74,8 @@ class PaimonSubject(Subject):
         self.tells_late = self.retells = self.producer == "lookup"
         self.tells_overwritten = self.keyed and not self.tells_late
         self.consumes = chance.random() < 0.4
+        self.deletion_vectors = self.keyed and chance.random() < 0.15
+        self.keeps_changelogs = self.producer != "none" and chance.random() < 0.5
 
     def create(self, store: Store) -> None:
         """Create the table."""
@@ -86,6 +89,8 @@ class PaimonSubject(Subject):
             options |= {"changelog-producer": self.producer}
             options |= {"streaming-read-overwrite": "true"} if self.tells_overwritten else {}
             options |= {"dynamic-bucket.target-row-num": "3"} if self.bucket == "-1" else {}
+            options |= {"changelog.time-retained": "1 h"} if self.keeps_changelogs else {}
+            options |= dict.fromkeys(_VECTORS, "true") if self.deletion_vectors else {}
         else:
             options |= {"compaction.min.file-num": "2", "streaming-read-append-overwrite": "true"}
         keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
@@ -121,15 +126,28 @@ class PaimonSubject(Subject):
             return ()
         return (following, name) if self.tells_overwritten and int(name) else (following,)
 
+    def can_tell(self, store: Store, model: Model, name: str) -> bool:
+        """Changelogs may outlive their snapshots; which rows an overwrite removed is told by the snapshot itself."""
+        kept = not self.tells_overwritten and store.exists(f"changelog/changelog-{name}")
+        return name in model.line or kept
+
+    def other_reads(self, store: Store) -> Iterator[list[Row]]:
+        """Rows without those of level 0, where deletion vectors make that all, after a full compaction."""
+        if self.deletion_vectors:
+            yield rows_of(lakebed.open(store, {_VECTORS[1]: "false"}).read(["id", "v"]))
+
     def tell_all(self, table: Table) -> None:
         """A compaction writes the changelog of what was not compacted yet."""
-        if self.tells_late:
+        if self.tells_late or self.deletion_vectors:
             keeping = {"snapshot.time-retained": "1000 d", "write-only": "false", "compact_strategy": "full"}
             table.rewrite(options=keeping)
 
     def rewrites(self, chance: random.Random) -> Options:
-        """A minor or a full compaction."""
-        return {"compact_strategy": chance.choice(["minor", "full"]), "write-only": "false"}
+        """A minor or a full compaction, or a merge of manifests."""
+        strategy = chance.choice(["minor", "full"])
+        if chance.random() < 0.15:
+            return {"lakebed.rewrite.what": "manifests"}
+        return {"compact_strategy": strategy, "write-only": "false"}
 
     def expiries(self, chance: random.Random) -> Options:
         """The newest few snapshots stay."""

@@ -151,8 +151,9 @@ class Run:
         subject, model = self.subject, self.model
         table = subject.open(self.real)
         followers = [one.follower for one in self.processes.values() if one.follower is not None]
-        if followers:
-            subject.tell_all(table)
+        subject.tell_all(table)
+        for rows in subject.other_reads(self.real):
+            model.check_snapshot("the newest state", model.now, rows, "another way to read at the end")
         for follower in followers:
             follower.catch_up(self.real)
         model.check_snapshot("the newest state", model.now, rows_of(table.read(["id", "v"])), "the end")

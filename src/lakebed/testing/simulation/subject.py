@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -171,6 +171,10 @@ class Subject(ABC):
     def tell_all(self, table: Table) -> None:
         """Have a stream of the table told of all rows that it has, by a compaction where that tells them."""
         return None
+
+    def other_reads(self, store: Store) -> Iterator[list[Row]]:
+        """The newest rows as other ways to read them give them, once `tell_all` has run."""
+        return iter(())
 
     def stands_at(self, position: str) -> str | None:
         """The snapshot up to which a stream has told everything at a position; None where it stands in the middle of

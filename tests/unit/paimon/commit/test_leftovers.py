@@ -167,15 +167,17 @@ def test_a_walk_back_goes_on_behind_a_gap(make: Make) -> None:
 
 
 class Overtaken(FaultyStore):
-    """A process that stops before it claims its second snapshot, until others have made more and let the first ones
-    expire. Its first `failing` tries to take the claim back fail."""
+    """A process that stops before it claims a snapshot, by default the second one, until others have made more and let
+    the first ones expire. Its first `failing` tries to take the claim back fail."""
 
-    def __init__(self, folder: str, act: Callable[[], object], failing: int = 0, dies: bool = False) -> None:
+    def __init__(
+        self, folder: str, act: Callable[[], object], failing: int = 0, dies: bool = False, claim: int = 2
+    ) -> None:
         super().__init__(open_store(folder))
-        self.acts, self.failing, self.dies = [act], failing, dies
+        self.acts, self.failing, self.dies, self.claim = [act], failing, dies, f"snapshot/snapshot-{claim}"
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        if path == "snapshot/snapshot-2" and self.acts:
+        if path == self.claim and self.acts:
             self.acts.pop()()
         return super().put_if_absent(path, data)
 
@@ -241,3 +243,69 @@ def test_a_snapshot_that_a_process_left_behind_is_no_replay(make: Make) -> None:
     again.expire(options=AT_ONCE)
     again.expire(options={"lakebed.expire.what": "orphan-files"})
     assert len(contents(again)) == 4
+
+
+# ---- two processes of one user, with the same messages ---------------------------------------------------------------
+
+
+def prepared(table: lakebed.Table, number: int) -> list[Any]:
+    writer = table.writer("job")
+    writer.write(rows(("a", number, "v", number)))
+    messages: list[Any] = writer.prepare_commit()
+    return messages
+
+
+def test_a_commit_that_another_process_of_the_user_made_leaves_no_snapshot_that_comes_too_late(make: Make) -> None:
+    """Newer snapshots have its files, but do not follow it: it would lead to manifests that are gone."""
+    table = make(**BY_HAND)
+    table.write(rows(("a", 1, "v", 1)))
+    messages = prepared(table, 9)
+
+    def twin() -> None:
+        other = lakebed.open(table.location)
+        other.write(rows(("a", 5, "v", 5)))
+        assert other.writer("job").filter_and_commit({1: messages}) == 1
+        overtake(table.location)
+
+    late = lakebed.open(Overtaken(table.location, twin))
+    assert late.writer("job").filter_and_commit({1: messages}) == 0
+    again = lakebed.open(table.location)
+    assert not (Path(table.location) / "snapshot/snapshot-2").exists()
+    assert len(contents(again)) == 5
+    again.expire(options=AT_ONCE)
+    again.expire(options={"lakebed.expire.what": "orphan-files"})
+    assert len(contents(again)) == 5
+    assert again.writer("job").filter_and_commit({1: messages}) == 0
+
+
+def test_a_process_that_finds_its_commit_made_spares_the_compaction_that_another_one_is_about_to_commit(
+    make: Make,
+) -> None:
+    table = make(bucket="1", num__sorted__run_compaction__trigger="2")
+    table.write(rows(("a", 1, "v", 1)))
+    messages = prepared(table, 2)
+    assert any(message.compacts for message in messages)
+
+    def twin() -> None:
+        assert lakebed.open(table.location).writer("job").commit(1, messages).outcome is Outcome.SKIPPED
+
+    first = lakebed.open(Overtaken(table.location, twin, claim=3))
+    assert first.writer("job").filter_and_commit({1: messages}) == 1
+    again = lakebed.open(table.location)
+    assert [one.action for one in again.history()][-1] == "compact"
+    assert sorted(row[1] for row in contents(again)) == [1, 2]
+
+
+def test_a_compaction_that_only_moves_a_file_is_taken_back_where_it_came_too_late(make: Make) -> None:
+    """That a newer snapshot has the file proves nothing: it was there before, on a lower level."""
+    table = make(bucket="1", **BY_HAND)
+    table.write(rows(("a", 1, "v", 1)))
+
+    late = lakebed.open(Overtaken(table.location, lambda: overtake(table.location)))
+    late.rewrite(options={"write-only": "false"})
+    again = lakebed.open(table.location)
+    assert not (Path(table.location) / "snapshot/snapshot-2").exists()
+    assert len(contents(again)) == 3
+    again.expire(options=AT_ONCE)
+    again.expire(options={"lakebed.expire.what": "orphan-files"})
+    assert len(contents(again)) == 3

@@ -6,11 +6,12 @@ Rules: Paimon's FileStoreCommitImpl and TableCommitImpl. Files that a landed com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lakebed.errors import CommitConflictError, UsageError
+from lakebed.errors import CommitConflictError, LakebedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
@@ -189,14 +190,20 @@ class Committer:
 
     def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage], origin: str = "") -> CommitResult:
         """A replay wrote its files again: they are removed, except those that the table holds. All stay when the commit
-        that landed can no longer be seen. CommitConflictError where it has rows of another origin."""
+        that landed can no longer be seen. Where the table holds rows of these very messages, another process has
+        committed them and may be about to commit what they compacted, whose files stay too. CommitConflictError where
+        the commit has rows of another origin."""
 
         def landed(snapshot: Snapshot) -> bool:
             return snapshot.commit_user == self._commit.user and snapshot.commit_identifier == identifier
 
         def clean() -> None:
-            if find() is not None:
-                self.abort(messages)
+            if find() is None or all(message.is_empty for message in messages):
+                return
+            held = held_files(self._history)
+            landed_here = any(name in held for message in messages for name in message.appended_names)
+            compacted = {name for message in messages for name in message.compacted_names} if landed_here else set()
+            remove_files(self._store, messages, keep=held | compacted)
 
         @cache
         def find() -> Snapshot | None:
@@ -279,7 +286,7 @@ class Committer:
                 latest = self._commit_snapshot(new, latest)
             except (CommitConflictError, ReplayedError):
                 if snapshot is not None:  # the appends stand, and their files are not the compaction's
-                    remove_files(self._store, [message.compaction for message in compacts])
+                    self._remove_compaction(identifier, compacts)
                 raise
 
         if compacts and snapshot is None:
@@ -292,6 +299,16 @@ class Committer:
         files = [file for message in appends for file in message.new_files]
         rows = sum(file.row_count for file in files)
         return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes, rows, len(files)), latest
+
+    def _remove_compaction(self, identifier: int, compacts: Sequence[PaimonMessage]) -> None:
+        """Remove the files of a compaction that was not committed: here, that is. Another process of this user may have
+        committed it. Files that cannot be removed stay until orphan-file removal."""
+        compactions = [message.compaction for message in compacts]
+        if identifier == BATCH_IDENTIFIER:
+            remove_files(self._store, compactions)
+            return
+        with suppress(LakebedError):
+            self.abort(compactions)
 
     def _commit_snapshot(
         self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False, delta: Delta | None = None

@@ -19,7 +19,7 @@ from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
-from lakebed.formats.paimon.commit.succession import is_out_of_line
+from lakebed.formats.paimon.commit.succession import Place, place_of
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.afterwards import afterwards
@@ -161,11 +161,14 @@ class _CommitLoop:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
             # The hints are only where a reader looks first: they are written while we look.
-            looks: tuple[Callable[[], bool | None], ...] = (
-                lambda: publisher is None and self._is_out_of_line(snapshot, attempt),
+            looks: tuple[Callable[[], Place | None], ...] = (
+                lambda: Place.IN_LINE if publisher is not None else self._place(snapshot, attempt),
                 lambda: self._write_hints(snapshot, attempt),
             )
-            if any(self._store.together(lambda act: act(), looks)):
+            place = self._store.together(lambda act: act(), looks)[0]
+            if place is Place.DOUBLE:
+                raise self._double(snapshot, attempt)
+            if place is Place.OUT_OF_LINE:
                 return self._withdrawn(snapshot, attempt)
             self._history.committed(snapshot)
             self._report(attempt.entries)
@@ -190,11 +193,23 @@ class _CommitLoop:
         What it names goes after it: a snapshot that leads to files which are gone stops every later clean-up.
         CommitUnknownError where the store does not remove it.
         """
-        branch = self._history.branch
         self._take_back(snapshot)
         self._remove(attempt.written)
-        write_hints(self._store, branch, self._history.latest_id() or 0, first=False)
+        self._hint_newest()
         return Lost(f"snapshot {snapshot.id - 1}, on which it was based, expired or was rolled back meanwhile")
+
+    def _double(self, snapshot: Snapshot, attempt: Attempt) -> ReplayedError:
+        """Take a claimed snapshot back that expired before it came, as that of another process of the user did, or that
+        is the oldest one. Its rows are in the table either way."""
+        self._take_back(snapshot)
+        newest = self._hint_newest()
+        return ReplayedError(snapshot if newest is None else newest)
+
+    def _hint_newest(self) -> Snapshot | None:
+        """Make the hints name the newest snapshot again, which is returned."""
+        newest = self._history.latest_now()
+        write_hints(self._store, self._history.branch, 0 if newest is None else newest.id, first=False)
+        return newest
 
     def _take_back(self, snapshot: Snapshot) -> None:
         """Remove the file of a claimed snapshot. A store that fails is asked again."""
@@ -211,11 +226,11 @@ class _CommitLoop:
                 todo="Delete this file, and write the rows again: later snapshots do not have them",
             ) from failure
 
-    def _is_out_of_line(self, snapshot: Snapshot, attempt: Attempt) -> bool:
-        """Whether a claimed snapshot leads nowhere. Where that cannot be told, the commit stands."""
+    def _place(self, snapshot: Snapshot, attempt: Attempt) -> Place:
+        """Where a claimed snapshot is. Where that cannot be told, the commit stands."""
         with suppress(Exception):  # it was claimed: whatever fails from here on is no failure of the commit
-            return is_out_of_line(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
-        return False
+            return place_of(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
+        return Place.IN_LINE
 
     def _report(self, entries: Sequence[ManifestEntry]) -> None:
         """Tell the catalog of a snapshot that stands. What fails goes to the log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, IndexManifestEntry
@@ -71,6 +72,18 @@ class PaimonMessage(CommitMessage):
         return replace(
             self, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
         )
+
+    @property
+    def appended_names(self) -> Iterator[str]:
+        """The names of the data and index files that the APPEND snapshot adds."""
+        yield from (file.file_name for file in self.new_files)
+        yield from (entry.file_name for entry in self.new_index_files)
+
+    @property
+    def compacted_names(self) -> Iterator[str]:
+        """The names of the files that the COMPACT snapshot adds."""
+        yield from (file.file_name for file in (*self.compact_after, *self.compact_changelog))
+        yield from (entry.file_name for entry in self.compact_new_index_files)
 
     def written_files(self) -> tuple[DataFileMeta, ...]:
         """The data and changelog files that the writer made, without files that a compaction only moved to another

@@ -5,42 +5,67 @@ writer that was slow may claim the id of one that has expired, and newer ones ha
 fast-forward delete the newest ones, so it may follow one that was taken back. Paimon's engines do not look. Here the
 writer looks for the snapshot that its own follows, once it has claimed its own; those that delete snapshots look for
 newer ones, once they have deleted theirs. So one of the two sees the other.
+
+Two processes of one user may commit the same files under the same identifier. So newer snapshots may have the files of
+a claimed one and yet not follow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from lakebed.errors import DataCleanedError
-from lakebed.formats.paimon.codec.manifest import ADD, DELETE, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import ADD, DELETE, Identity, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.journal import expiring
 from lakebed.formats.paimon.layout import snapshot_path
-from lakebed.formats.paimon.manifests import data_manifests, delta_list, entries_of, live_files, manifest_metas
+from lakebed.formats.paimon.manifests import (
+    base_list,
+    data_manifests,
+    delta_list,
+    entries_of,
+    live_files,
+    manifest_metas,
+    merge,
+)
 from lakebed.formats.paimon.snapshot import History
+from lakebed.model.commit import BATCH_IDENTIFIER
 
 
-def is_out_of_line(
+class Place(Enum):
+    """Where a claimed snapshot is."""
+
+    IN_LINE = 0
+    OUT_OF_LINE = 1
+    """It leads nowhere: newer snapshots have none of its files."""
+    DOUBLE = 2
+    """Newer snapshots have its files, and none of its manifests: they follow a merge of these, or the same commit as
+    another process of its user has made it."""
+
+
+def place_of(
     history: History,
     claimed: Snapshot,
     before: Snapshot | None,
     entries: Sequence[ManifestEntry],
     written: Sequence[str],
-) -> bool:
-    """Whether a claimed snapshot leads nowhere. One read tells where it does not.
+) -> Place:
+    """Where a claimed snapshot is. One read tells where it is in line.
 
     `before` is the snapshot that it was made to follow, `entries` are those of its delta, and `written` are its
     metadata files.
     """
     there = before and history.find(before.id)
     if before is not None and before.is_at(there):
-        return False
+        return Place.IN_LINE
     ids = history.snapshot_ids()
     if any(number > claimed.id for number in ids):
-        return not _is_followed(history, claimed, entries, written)
+        return _followed(history, claimed, entries, written)
     if before is None or ids[:1] == [claimed.id]:  # what came before has expired since the claim
-        return False
-    return snapshot_path(history.branch, before.id) not in expiring(history)
+        return Place.IN_LINE
+    is_expiring = snapshot_path(history.branch, before.id) in expiring(history)
+    return Place.IN_LINE if is_expiring else Place.OUT_OF_LINE
 
 
 def was_left_behind(history: History, snapshot: Snapshot) -> bool:
@@ -55,22 +80,43 @@ def was_left_behind(history: History, snapshot: Snapshot) -> bool:
         entries = entries_of(history.store, metas)
     except DataCleanedError:  # it is expiring
         return False
-    return is_out_of_line(history, snapshot, None, entries, [meta.file_name for meta in metas])
+    return place_of(history, snapshot, None, entries, [meta.file_name for meta in metas]) is Place.OUT_OF_LINE
 
 
-def _is_followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEntry], written: Sequence[str]) -> bool:
-    """Whether the next snapshot holds what a claimed one brought."""
-    following = history.find(claimed.id + 1)
+def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEntry], written: Sequence[str]) -> Place:
+    """Where a claimed snapshot is, by whether the next one holds what it brought."""
+    store, following = history.store, history.find(claimed.id + 1)
     if following is None:  # expired: then the claimed one would have gone before it
-        return history.find(claimed.id) is None
-    added, deleted = ({entry.file.file_name for entry in entries if entry.kind == kind} for kind in (ADD, DELETE))
+        return Place.IN_LINE if history.find(claimed.id) is None else Place.OUT_OF_LINE
     try:
-        metas = data_manifests(history.store, following)
-        if {meta.file_name for meta in metas} & {path.rpartition("/")[2] for path in written}:
-            return True
-        if added:  # a later commit may have deleted them, but the list of the manifests before it has them
-            return any(entry.file.file_name in added for entry in entries_of(history.store, metas))
-        live = (entry.file.file_name for entry in live_files(history.store, following))
-        return bool(deleted) and deleted.isdisjoint(live)
+        metas = data_manifests(store, following)
+        own = {path.rpartition("/")[2] for path in written}
+        own |= {meta.file_name for meta in manifest_metas(store, delta_list(claimed))}
+        if own & {meta.file_name for meta in metas}:
+            return Place.IN_LINE
+        added, deleted = ({entry.file.file_name for entry in entries if entry.kind == kind} for kind in (ADD, DELETE))
+        made = added - deleted  # another commit may move the same file to the same level
+        if made:  # a later commit may have deleted them, but the list of the manifests before it has them
+            has_files = any(entry.file.file_name in made for entry in entries_of(store, metas))
+        else:
+            has_files = _live(entries_of(store, manifest_metas(store, base_list(following)))) == _of(history, claimed)
     except DataCleanedError:  # it expires as well
-        return True
+        return Place.IN_LINE
+    if not has_files:
+        return Place.OUT_OF_LINE
+    return Place.IN_LINE if claimed.commit_identifier == BATCH_IDENTIFIER else Place.DOUBLE
+
+
+def _of(history: History, claimed: Snapshot) -> set[Identity]:
+    """The data files of a claimed snapshot; none where some of its metadata is gone, as it is when those before it have
+    expired."""
+    try:
+        return _live(live_files(history.store, claimed))
+    except DataCleanedError:
+        if history.find(claimed.id) is None:
+            raise
+        return set()
+
+
+def _live(entries: Sequence[ManifestEntry]) -> set[Identity]:
+    return {entry.identity for entry in merge(entries)}
