@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import is_number
 
 HOODIE = ".hoodie"
@@ -60,6 +62,9 @@ ACTIONS = frozenset(
 )
 COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 """Actions whose completed file has another action's name."""
+WITHDRAWN = b"withdrawn"
+"""What the file says of an instant that was withdrawn."""
+_OUTCOME = ".outcome"
 WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"})
 """Actions that add or replace data files."""
 _KINDS = {
@@ -134,6 +139,18 @@ def parse_state_name(name: str) -> StateFile | None:
     if kind is None or not is_number(time) or (has_completed and not is_number(completed)):
         return None
     return StateFile(time, completed, *kind, name)
+
+
+def outcome_file(folder: str, instant: str) -> str:
+    """The path of the file that says what became of an instant whose writer lost its lock (`timeline/outcomes.py`)."""
+    return f"{folder}/.{instant}{_OUTCOME}"
+
+
+def withdrawn_instants(files: Iterable[FileInfo]) -> frozenset[str]:
+    """The instants of a timeline's listing that do not count, whatever completed file is there. The size of an outcome
+    tells which one it is, so that it need not be read."""
+    outcomes = (path for path, size in files if size == len(WITHDRAWN) and path.endswith(_OUTCOME))
+    return frozenset(path.rpartition("/")[2][1 : -len(_OUTCOME)] for path in outcomes)
 
 
 def clock_time(instant: str) -> datetime.datetime | None:

@@ -28,6 +28,7 @@ from lakebed.formats.hudi.codec.plans import (
     decode,
     encode,
 )
+from lakebed.formats.hudi.commit.completion import complete_once
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.restore import refuse_restored
@@ -35,7 +36,6 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.savepoint_names import find_savepoint, savepoint_names
 from lakebed.formats.hudi.timeline.writing import (
-    complete_once,
     completed_file,
     inflight,
     inflight_file,

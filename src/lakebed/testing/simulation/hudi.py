@@ -138,8 +138,14 @@ def _instants(store: MemoryStore) -> tuple[set[str], set[str]]:
     """The times of the active timeline's instants: completed ones, and those that have only begun."""
     names = [path.rpartition("/")[2] for path in store.files if path.rpartition("/")[0] in _TIMELINES]
     names = [name for name in names if name[:17].isdigit()]
-    done = {name[:17] for name in names if not name.endswith(_PENDING)}
+    withdrawn = {path.rpartition("/")[2][1:18] for path in store.files if _is_withdrawal(store, path)}
+    done = {name[:17] for name in names if not name.endswith(_PENDING)} - withdrawn
     return done, {name[:17] for name in names} - done
+
+
+def _is_withdrawal(store: MemoryStore, path: str) -> bool:
+    """Whether a file says that whatever completed file of an instant may land is of no account."""
+    return path.endswith(".outcome") and store.files[path].data == b"withdrawn"
 
 
 def _is_named(path: str, known: set[str], begun: set[str]) -> bool:

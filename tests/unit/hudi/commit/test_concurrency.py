@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,19 @@ import lakebed
 import lakebed.hudi
 from lakebed import Table
 from lakebed.errors import CommitConflictError, CommitUnknownError, UnsupportedError
+from lakebed.formats.hudi.commit import completion as completions
 from lakebed.formats.hudi.commit import exclusive
 from lakebed.formats.hudi.commit import heartbeat as heartbeats
+from lakebed.formats.hudi.commit import rollback as rollbacks
 from lakebed.formats.hudi.commit import transaction as transactions
+from lakebed.formats.hudi.commit.completion import complete_once
+from lakebed.formats.hudi.commit.heartbeat import Heartbeat
 from lakebed.formats.hudi.commit.transaction import Transaction
-from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.timeline.writing import request
+from lakebed.formats.hudi.config import TableConfig, load_config
+from lakebed.formats.hudi.layout import WRITES
+from lakebed.formats.hudi.timeline.writing import completed_file, request
 from lakebed.formats.hudi.write.run import WriteRun
+from lakebed.kernel import clock
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.machine import this_machine
 from lakebed.testing.faults import FaultyStore
@@ -429,24 +436,235 @@ def test_files_that_a_writer_makes_after_its_rollback_are_no_rows_of_a_table_tha
     assert held(table) == [(1, "again"), (2, "x")]
 
 
-@pytest.mark.parametrize("stepped_in", [False, True])
-def test_a_commit_that_came_after_its_lock_had_ended_is_told_of_where_others_stepped_in(
-    stepped_in: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class LateClock:
+    """A clock that only waits move, by a second at least, and `pass_by`."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def pass_by(self, seconds: float) -> None:
+        self.time += max(seconds, 1.0)
+
+
+@pytest.fixture
+def late() -> Iterator[LateClock]:
+    late = LateClock()
+    with clock.set_clock(steady=lambda: late.time, pause=late.pass_by):
+        yield late
+
+
+def before_it_lands(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], object]) -> None:
+    """Run `act` once, after the put of a state file was sent and before it lands."""
+    land = getattr(module, name)
+
+    def slow(*args: Any, **named: Any) -> None:
+        monkeypatch.setattr(module, name, land)
+        act()
+        land(*args, **named)
+
+    monkeypatch.setattr(module, name, slow)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_commit_that_lands_after_another_writer_took_its_lock_is_withdrawn(
+    kind: str, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
 ) -> None:
-    """They planned without it: a compaction may have left out its rows. Alone, it stands."""
+    """Both add the same key. Who came late is told, and its rows are nowhere, though its writer lived all the time."""
+    table = orders(tmp_path, kind, version)
+    other = lakebed.open(table.location)
+    before_it_lands(monkeypatch, transactions, "complete", lambda: other.write(rows(1, v="other")))
+    with pytest.raises(CommitConflictError, match="too late"):
+        table.write(rows(1, 2))
+    assert held(table) == [(1, "other")]
+    assert [state for action, state in actions(table) if action in WRITES] == ["completed"]
+    assert table.write(rows(2), "upsert").rows == 1
+    assert held(table) == [(1, "other"), (2, "x")]
+    assert table.expire(options={"lakebed.expire.what": "orphan-files"}).deleted_files == ()
+
+
+def test_a_withdrawn_commit_whose_writer_died_shows_no_rows_and_goes_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    table = orders(tmp_path)
+    other = lakebed.open(table.location)
+    with monkeypatch.context() as patch:
+
+        def end(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        def taken() -> None:
+            other.write(rows(1, v="other"))
+            patch.setattr(Transaction, "_check_in_time", end)
+            patch.setattr(Transaction, "abort", lambda self: self._heartbeat._held.close())
+
+        before_it_lands(patch, transactions, "complete", taken)
+        with pytest.raises(KeyboardInterrupt):
+            table.write(rows(1))
+    assert len([*Path(table.location).glob(".hoodie/timeline/*_*.commit")]) == 2, "both landed"
+    assert held(lakebed.open(table.location)) == [(1, "other")]
+    assert sorted(table.history(), key=lambda one: one.time)[0].state == "inflight"
+    assert not table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}).archived
+    table.write(rows(2), "upsert")
+    assert held(table) == [(1, "other"), (2, "x")]
+    assert len([*Path(table.location).glob(".hoodie/timeline/*_*.commit")]) == 2, "the late one is gone"
+
+
+def test_a_late_commit_stands_where_nobody_took_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    table = orders(tmp_path)
+    before_it_lands(monkeypatch, transactions, "complete", lambda: late.pass_by(300))
+    assert table.write(rows(1)).rows == 1
+    assert held(table) == [(1, "x")]
+
+
+def test_a_late_commit_stands_where_others_found_it_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    """It landed before its lock was taken: whoever came next saw it."""
+    table = orders(tmp_path)
+    other = lakebed.open(table.location)
+    complete = transactions.complete
+
+    def landed(*args: Any) -> None:
+        monkeypatch.setattr(transactions, "complete", complete)
+        complete(*args)
+        other.write(rows(1, v="other"), "upsert")
+
+    monkeypatch.setattr(transactions, "complete", landed)
+    assert table.write(rows(1)).rows == 1
+    assert held(table) == [(1, "other")]
+
+
+def test_a_late_commit_is_unknown_where_hudis_lock_was_lost_and_others_changed_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi's own writers know nothing of lakebed's lock: a compaction of theirs may have left out the rows."""
     table = orders(tmp_path)
     complete = transactions.complete
 
     def slow(store: Store, config: TableConfig, *more: Any) -> None:
-        if stepped_in:
-            request(store, config, "20991231235959999", "clean")
+        request(store, config, "20991231235959999", "clean")
+        store.delete(".hoodie/lock")
         complete(store, config, *more)
-        monkeypatch.setattr(exclusive, "_LIFE", 0.0)
 
     monkeypatch.setattr(transactions, "complete", slow)
-    if stepped_in:
-        with pytest.raises(CommitUnknownError, match="others did not see it"):
-            table.write(rows(1))
-    else:
-        assert table.write(rows(1)).rows == 1
+    with pytest.raises(CommitUnknownError, match="others did not see it"):
+        table.write(rows(1), options=OCC)
     assert held(table) == [(1, "x")], "and nothing of it is taken back"
+
+
+def test_an_unanswered_commit_that_is_taken_back_cannot_land_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders(tmp_path)
+    sent: list[tuple[str, bytes]] = []
+
+    def unanswered(store: Store, config: TableConfig, time: str, completed: str, action: str, content: bytes) -> None:
+        sent.append((completed_file(config, time, completed, action), content))
+        raise CommitUnknownError("no answer", table=store.location)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transactions, "complete", unanswered)
+        with pytest.raises(CommitUnknownError):
+            table.write(rows(1))
+    ((path, content),) = sent
+    table.write(rows(1, v="again"), "upsert")
+    open_store(table.location).write(path, content)
+    assert held(table) == [(1, "again")]
+    table.write(rows(2), "upsert")
+    assert held(table) == [(1, "again"), (2, "x")]
+    assert not (Path(table.location) / path).exists()
+
+
+@pytest.mark.parametrize("step", ["request", "inflight"])
+def test_a_state_file_that_lands_after_the_lock_was_taken_begins_nothing(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    """Others have gone on without it: its instant may lie before the timeline's start, or be taken back."""
+    table = orders(tmp_path)
+    other = lakebed.open(table.location)
+
+    def taken() -> None:
+        for beat in Path(table.location).glob(".hoodie/.heartbeat/*"):
+            beat.write_bytes(b"")
+            os.utime(beat, (0, 0))
+        late.pass_by(300)
+        other.write(rows(1, v="other"))
+
+    before_it_lands(monkeypatch, transactions, step, taken)
+    with pytest.raises(CommitConflictError):
+        table.write(rows(1))
+    assert held(table) == [(1, "other")]
+    assert not [one for one in table.history() if one.state != "completed"]
+
+
+def test_a_rollback_that_takes_longer_than_a_lock_lasts_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    """The lock is taken anew after the files went: else no writer could ever end it."""
+    table = orders(tmp_path)
+    table.write(rows(1))
+    killed(table, monkeypatch, rows(2), {})
+    before_it_lands(monkeypatch, rollbacks, "update", lambda: late.pass_by(300))
+    with pytest.raises(CommitConflictError, match="held for too long"):
+        table.write(rows(2), "upsert")
+    assert ("rollback", "completed") in actions(table)
+    table.write(rows(2), "upsert")
+    assert held(table) == [(1, "x"), (2, "x")]
+
+
+def test_a_rollback_that_another_writer_ends_meanwhile_is_completed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    table = orders(tmp_path)
+    other = lakebed.open(table.location)
+    killed(table, monkeypatch, rows(2), {})
+    before_it_lands(monkeypatch, rollbacks, "update", lambda: other.write(rows(1), "upsert"))
+    with pytest.raises(CommitConflictError, match="held for too long"):
+        table.write(rows(2), "upsert")
+    assert len([*Path(table.location).glob(".hoodie/timeline/*_*.rollback")]) == 1
+
+
+def test_a_plan_is_run_by_one_process_where_another_took_the_lock_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    table = orders(tmp_path, "MERGE_ON_READ")
+    table.write(rows(1))
+    table.write(rows(1, v="y"), "upsert")
+    once = {"hoodie.compact.inline.max.delta.commits": 1}
+    other = lakebed.open(table.location)
+
+    def begin(self: Heartbeat, instant: str) -> None:
+        monkeypatch.setattr(Heartbeat, "start", start)
+        other.rewrite(options=once)
+        start(self, instant)
+
+    start = Heartbeat.start
+    table.rewrite(options={**once, "lakebed.rewrite.step": "schedule"})
+    monkeypatch.setattr(Heartbeat, "start", begin)
+    with pytest.raises(CommitConflictError, match="held for too long"):
+        table.rewrite(options=once)
+    assert held(table) == [(1, "y")]
+    assert len([*Path(table.location).glob(".hoodie/timeline/*_*.commit")]) == 1
+
+
+def test_of_two_late_completions_one_stays(tmp_path: Path, late: LateClock) -> None:
+    """Both outlived their locks, and each sees the other's file. They look one after the other."""
+    table = orders(tmp_path)
+    table.write(rows(1))
+    (commit,) = table.history()
+    store, config = open_store(table.location), load_config(open_store(table.location))
+
+    def complete(completed: str, between: Callable[[], object]) -> None:
+        with exclusive.exclusive(store) as still, pytest.MonkeyPatch.context() as patch:
+            before_it_lands(patch, completions, "complete", between)
+            complete_once(store, config, commit.time, completed, "savepoint", b"mine", still)
+
+    def second() -> None:
+        complete("20991231235959999", lambda: late.pass_by(300))
+
+    with pytest.raises(CommitConflictError, match="another process has completed"):
+        complete("20991231235959998", second)
+    assert [one.time for one in table.history() if one.action == "savepoint"] == [commit.time]

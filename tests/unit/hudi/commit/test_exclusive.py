@@ -93,3 +93,38 @@ def test_an_empty_lock_that_a_loss_of_power_left_is_taken_over(tmp_path: Path, m
     with exclusive(store):
         assert store.read(LOCK) != b""
     assert store.list(".hoodie/.lakebed").files == ()
+
+
+PLACE = ".hoodie/timeline/20260102030405678"
+OUTCOME = ".hoodie/timeline/.20260102030405678.outcome"
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_whoever_takes_a_lock_over_decides_whether_what_its_holder_completed_stands(
+    completed: bool, tmp_path: Path
+) -> None:
+    store = open_store(str(tmp_path))
+    if completed:
+        store.write(f"{PLACE}_20260102030405999.commit", b"{}")
+    store.write(LOCK, json.dumps({"completes": PLACE, **json.loads(mark(DEAD))}).encode())
+    with exclusive(store):
+        assert (store.read(OUTCOME) == b"withdrawn") is not completed
+
+
+def test_what_was_decided_stays(tmp_path: Path) -> None:
+    """A first taker found the instant pending and died. The file that landed since changes nothing."""
+    store = open_store(str(tmp_path))
+    store.write(OUTCOME, b"withdrawn")
+    store.write(f"{PLACE}_20260102030405999.commit", b"{}")
+    store.write(LOCK, json.dumps({"completes": PLACE, **json.loads(mark(DEAD))}).encode())
+    with exclusive(store):
+        assert store.read(OUTCOME) == b"withdrawn"
+
+
+@pytest.mark.parametrize("place", ["a/b/20260102030405678", "../20260102030405678", ".hoodie/timeline/x", "", "."])
+def test_a_lock_names_no_file_outside_of_the_timeline(place: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.write(LOCK, json.dumps({"completes": place, **json.loads(mark(DEAD))}).encode())
+    with exclusive(store):
+        pass
+    assert list(tmp_path.rglob("*.outcome")) == []

@@ -46,7 +46,9 @@ def test_a_half_done_rollback_deletes_its_files_however_their_locations_are_spel
     info = InstantInfo(commit_time=failed, action="deltacommit")
     plan = encode(RollbackPlan(instant_to_rollback=info, requests=requests))
     (timeline / "20261127999999999.rollback.requested").write_bytes(plan)
-    assert roll_back_failed(context_of(table), context_of(table).timeline()) == (failed,)
+    context = context_of(table)
+    with context.locked() as held:
+        assert roll_back_failed(context, context.timeline(), held) == (failed,)
     assert not list(table.glob(f"*/.*_{failed}.log.*"))
     assert not list(timeline.glob(f"{failed}.*"))
     assert rows(table) == before
@@ -67,7 +69,9 @@ def test_a_plan_that_names_the_table_takes_blocks_back_too(tmp_path: Path) -> No
     info = InstantInfo(commit_time=failed, action="deltacommit")
     plan = encode(RollbackPlan(instant_to_rollback=info, requests=(request,)))
     (table / ".hoodie" / "20261127999999999.rollback.requested").write_bytes(plan)
-    assert roll_back_failed(context_of(table), context_of(table).timeline()) == (failed,)
+    context = context_of(table)
+    with context.locked() as held:
+        assert roll_back_failed(context, context.timeline(), held) == (failed,)
     (command,) = set(table.glob("a/.*.log.*")) - set(logs)
     assert failed.encode() in command.read_bytes() and command.stat().st_size == 105
     assert rows(table) == before
@@ -94,7 +98,8 @@ def test_without_markers_a_plan_takes_back_blocks_of_all_groups_that_were_to_be_
     failed = next(e.time for e in context.timeline().pending if e.state == "inflight")
     holding = {p.parent.name for p in table.glob("*/.*.log.*") if failed.encode() in p.read_bytes()}
     logs = set(table.glob("*/.*.log.*"))
-    assert roll_back_failed(context, context.timeline()) == (failed,)
+    with context.locked() as held:
+        assert roll_back_failed(context, context.timeline(), held) == (failed,)
     assert holding and {p.parent.name for p in set(table.glob("*/.*.log.*")) - logs} >= holding
     assert rows(table) == before
 

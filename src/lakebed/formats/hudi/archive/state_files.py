@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
-from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
+from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name, withdrawn_instants
 from lakebed.kernel.files import FileInfo, Store
 
 STATES = ("requested", "inflight", "completed")
@@ -77,12 +77,16 @@ def load_active(store: Store, folder: str) -> tuple[ActiveInstant, ...]:
 
 
 def active_from(files: Iterable[FileInfo]) -> tuple[ActiveInstant, ...]:
-    """The instants in a listing, by requested time and action."""
+    """The instants in a listing, by requested time and action. One that was withdrawn is pending, whatever is there."""
+    files = [*files]
+    withdrawn = withdrawn_instants(files)
     states: dict[tuple[str, str], list[StateInfo]] = {}
     for path, size in files:
         name = parse_state_name(path.rpartition("/")[2])
         if name is not None:
             time, completed, action, state, _ = name
+            if time in withdrawn and action in WRITES and state == "completed":
+                continue
             file = StateInfo(state, action, path, size, completed)
             states.setdefault((time, COMPLETES_AS.get(action, action)), []).append(file)
     return tuple(ActiveInstant(*key, tuple(sorted(states[key], key=_state_of, reverse=True))) for key in sorted(states))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
+from lakebed.formats.hudi.commit.exclusive import Held, exclusive
 from lakebed.formats.hudi.commit.lock import shared_lock
 from lakebed.formats.hudi.commit.options import ELSEWHERE, Concurrency
 from lakebed.formats.hudi.config import TableConfig
@@ -46,25 +46,22 @@ class WriteContext:
         return Concurrency.of(self.options)
 
     @contextmanager
-    def locked(self, *, chooses: bool = False) -> Iterator[StillHeld]:
-        """Hold the table's lock in the block: lakebed's own, and the one of Hudi that the options name.
+    def locked(self, *, chooses: bool = False, completes: str = "") -> Iterator[Held]:
+        """Hold the table's lock in the block: lakebed's own, and the one of Hudi that the options name. `completes` is
+        the instant that the block completes.
 
         A block that `chooses` an instant or a completion time holds Hudi's lock for as long as clocks may differ, so
         that whoever comes next reads a later time, as Hudi's `SkewAdjustingTimeGenerator` does. CommitConflictError
         when others hold one of the locks for too long.
         """
+        place = f"{self.config.timeline_folder}/{completes}" if completes else ""
         if not self.concurrency.shared_lock:
-            with turn(self.store.location), exclusive(self.store) as held:
+            with turn(self.store.location), exclusive(self.store, place) as held:
                 yield held
             return
         lost = "Nothing of this is visible: write again"
         with turn(self.store.location), shared_lock(self.store, self.options, lost, elsewhere=ELSEWHERE) as shared:
-            with exclusive(self.store) as own:
-
-                def both() -> None:
-                    own()
-                    shared()
-
-                yield both
+            with exclusive(self.store, place) as own:
+                yield replace(own, shared=shared)
             if chooses:
                 clock.pause(self.concurrency.skew)

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.hudi.codec.plans import InstantInfo, RestoreMetadata, RestorePlan, RollbackMetadata, decode, encode
+from lakebed.formats.hudi.commit.completion import complete_once
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.formats.hudi.commit.exclusive import Held
 from lakebed.formats.hudi.commit.rollback import (
     carry_on,
     change_of,
@@ -34,7 +35,6 @@ from lakebed.formats.hudi.layout import clock_time
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
-    complete,
     inflight,
     inflight_file,
     new_instant,
@@ -68,18 +68,18 @@ def finish_restores(context: WriteContext, timeline: Timeline) -> bool:
     whoever comes between the steps carries the restore on."""
     pending = bool(pending_restores(timeline))
     while pending:
-        with context.locked(chooses=True):
-            if not _step(context):
+        with context.locked(chooses=True) as held:
+            if not _step(context, held):
                 break
     return pending
 
 
-def end_restores(context: WriteContext, timeline: Timeline, held: StillHeld) -> Timeline:
+def end_restores(context: WriteContext, timeline: Timeline, held: Held) -> Timeline:
     """End the restores on a timeline that were cut off. Call it under `exclusive`, whose `held` is asked before each
     step. The timeline that it leaves."""
     if not pending_restores(timeline):
         return timeline
-    while _step(context):
+    while _step(context, held):
         held()
     return context.timeline()
 
@@ -101,7 +101,7 @@ def pending_restores(timeline: Timeline) -> list[Entry]:
     return [entry for entry in timeline.entries if entry.action == ACTION and not entry.done]
 
 
-def _step(context: WriteContext) -> bool:
+def _step(context: WriteContext, held: Held) -> bool:
     """Take one instant back for the oldest restore on the timeline, or end that restore; False where there is none."""
     timeline = context.timeline()
     restores = pending_restores(timeline)
@@ -118,13 +118,13 @@ def _step(context: WriteContext) -> bool:
     going = {info.commit_time for info in plan.instants_to_rollback}
     for info in plan.instants_to_rollback:
         if info.commit_time in begun:
-            carry_on(context, timeline, begun[info.commit_time])
+            carry_on(context, timeline, begun[info.commit_time], held)
             return True
         entry = entry_of(timeline.entries, info)
         if entry is not None:
-            roll_back(context, entry, plan_undo(context, timeline, entry, going))
+            roll_back(context, entry, plan_undo(context, timeline, entry, going), held=held)
             return True
-    _complete(context, timeline, restore, plan)
+    _complete(context, timeline, restore, plan, held)
     return True
 
 
@@ -156,7 +156,7 @@ def _target(context: WriteContext, rollback: Entry) -> str:
     return info.commit_time if info is not None else ""
 
 
-def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: RestorePlan) -> None:
+def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: RestorePlan, held: Held) -> None:
     """End a restore whose instants are gone. As Hudi does, take the rollbacks since that moment off the timeline."""
     store, config = context.store, context.config
     going = {info.commit_time for info in plan.instants_to_rollback}
@@ -175,9 +175,12 @@ def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: R
     )
     undone = [each for found in rollbacks.values() for each in found if each is not None]
     update(context, restore.time, change_of(ACTION, undone))
-    completed = new_instant(config, context.timeline(), restore.time)
-    remove_strays(store, timeline, restore.time)
-    complete(store, config, restore.time, completed, ACTION, encode(restored))
+    with held.going_on() as still:
+        now = context.timeline()
+        if any(entry.time == restore.time for entry in pending_restores(now)):
+            remove_strays(store, now, restore.time)
+            completed = new_instant(config, now, restore.time)
+            complete_once(store, config, restore.time, completed, ACTION, encode(restored), still)
     for entry in done:
         if entry.time > (plan.savepoint_to_restore_timestamp or restore.time):
             files = (requested_file(config, entry.time, "rollback"), inflight_file(config, entry.time, "rollback"))

@@ -27,8 +27,9 @@ from lakebed.formats.hudi.codec.plans import (
 )
 from lakebed.formats.hudi.codec.rollback_record import RollbackRecord, command_block, command_file
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
+from lakebed.formats.hudi.commit.completion import complete_once
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.formats.hudi.commit.exclusive import Held
 from lakebed.formats.hudi.commit.heartbeat import heartbeat_file, stopped
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
 from lakebed.formats.hudi.layout import (
@@ -43,7 +44,6 @@ from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
-    complete,
     inflight,
     inflight_file,
     new_instant,
@@ -56,7 +56,7 @@ from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
 
-def roll_back_failed(context: WriteContext, timeline: Timeline, held: StillHeld = lambda: None) -> tuple[str, ...]:
+def roll_back_failed(context: WriteContext, timeline: Timeline, held: Held) -> tuple[str, ...]:
     """End all rollbacks on a timeline that were cut off, and take back its pending writes; their instants.
 
     Call it under the table's lock, whose `held` is asked before each one. A write whose heartbeat says that its writer
@@ -66,17 +66,17 @@ def roll_back_failed(context: WriteContext, timeline: Timeline, held: StillHeld 
     for entry in failed_writes(context, timeline):
         if entry.time not in done and stopped(context.store, entry.time, context.concurrency.patience):
             held()
-            roll_back(context, entry)
+            roll_back(context, entry, held=held)
             done.append(entry.time)
     return tuple(filter(None, done))
 
 
-def end_rollbacks(context: WriteContext, timeline: Timeline, held: StillHeld = lambda: None) -> list[str]:
+def end_rollbacks(context: WriteContext, timeline: Timeline, held: Held) -> list[str]:
     """End all rollbacks that were cut off; the instants that they take back. Call it under `exclusive`."""
     done = []
     for entry in cut_off_rollbacks(timeline):
         held()
-        done.append(carry_on(context, timeline, entry))
+        done.append(carry_on(context, timeline, entry, held))
     return done
 
 
@@ -105,7 +105,7 @@ def forget_unplanned(store: Store, entry: Entry) -> None:
     store.delete_in_order(dict.fromkeys((entry.file, entry.requested)))
 
 
-def carry_on(context: WriteContext, timeline: Timeline, entry: Entry) -> str:
+def carry_on(context: WriteContext, timeline: Timeline, entry: Entry, held: Held) -> str:
     """End a rollback that was cut off. Returns the instant that it takes back, "" where it has no plan yet: then it is
     forgotten."""
     plan = planned_rollback(context, entry)
@@ -113,7 +113,7 @@ def carry_on(context: WriteContext, timeline: Timeline, entry: Entry) -> str:
     if info is None:
         forget_unplanned(context.store, entry)
         return ""
-    _run(context, entry.time, plan, entry_of(timeline.entries, info))
+    _run(context, entry.time, plan, entry_of(timeline.entries, info), held)
     return info.commit_time
 
 
@@ -122,12 +122,13 @@ def failed_writes(context: WriteContext, timeline: Timeline) -> list[Entry]:
     return [entry for entry in timeline.pending if is_failed_write(context, entry)]
 
 
-def roll_back(context: WriteContext, entry: Entry, plan: RollbackPlan | None = None) -> str:
-    """Take back one instant, by a plan if it is not a write that failed; the rollback's own instant."""
+def roll_back(context: WriteContext, entry: Entry, plan: RollbackPlan | None = None, *, held: Held) -> str:
+    """Take back one instant, by a plan if it is not a write that failed; the rollback's own instant. Call it under the
+    table's lock, which is `held`, and taken anew where deleting takes longer than it lasts."""
     plan = plan or plan_rollback(context, entry)
     instant = new_instant(context.config, context.timeline())
     request(context.store, context.config, instant, "rollback", encode(plan))
-    _run(context, instant, plan, entry)
+    _run(context, instant, plan, entry, held)
     return instant
 
 
@@ -167,7 +168,7 @@ def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
     return RollbackPlan(instant_to_rollback=info, requests=tuple(requests))
 
 
-def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry | None) -> None:
+def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry | None, held: Held) -> None:
     store, config = context.store, context.config
     inflight(store, config, instant, "rollback")
     began = clock.steady()
@@ -190,9 +191,12 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     update(context, instant, change_of("rollback", [metadata], (info.commit_time,)))
     if entry is not None:
         remove_instant(store, config, entry)
-    timeline = context.timeline()
-    remove_strays(store, timeline, instant)
-    complete(store, config, instant, new_instant(config, timeline, instant), "rollback", encode(metadata))
+    with held.going_on() as still:
+        timeline = context.timeline()
+        if any(other.time == instant and other.action == "rollback" and not other.done for other in timeline.entries):
+            remove_strays(store, timeline, instant)
+            completed = new_instant(config, timeline, instant)
+            complete_once(store, config, instant, completed, "rollback", encode(metadata), still)
     remove_markers(store, info.commit_time)
     with suppress(LakebedError, OSError):
         store.delete(heartbeat_file(info.commit_time))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,7 +20,7 @@ from lakebed.formats.hudi.commit.conflicts import (
     second_of_bucket,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.formats.hudi.commit.exclusive import Held
 from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.options import FailedWrites
@@ -30,12 +29,15 @@ from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, roll_back, r
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, update, walked
 from lakebed.formats.hudi.timeline.active import Timeline
+from lakebed.formats.hudi.timeline.outcomes import decide, forget_outcome
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
+    inflight_file,
     new_instant,
     remove_strays,
     request,
+    requested_file,
 )
 
 
@@ -72,6 +74,8 @@ class Transaction:
         self._began, self._heartbeat, self._keys = began, heartbeat, keys
         self.timeline = timeline
         """As it was right before `begin` requested the instant, None for one that was taken up."""
+        self._sent = False
+        """Whether the completed file was sent, which may land late."""
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
@@ -106,6 +110,9 @@ class Transaction:
             held()
             heartbeat.start(instant)
             request(context.store, context.config, instant, action, plan)
+            if held.is_over:  # others may have archived, or gone back, beyond it
+                context.store.delete(requested_file(context.config, instant, action))
+                held()
         seen = frozenset(entry.time for entry in timeline.commits)
         began = Began(instant, seen, frozenset(entry.time for entry in timeline.pending))
         return cls(context, action, operation, instant, began, heartbeat, keys, timeline)
@@ -120,14 +127,18 @@ class Transaction:
         rules = context.concurrency
         heartbeat = Heartbeat(context.store, rules.beat)
         transaction = cls(context, action, operation, instant, heartbeat=heartbeat)
-        with heartbeat.stopped_by_failure(), context.locked():
+        with heartbeat.stopped_by_failure(), context.locked() as held:
             entry = context.timeline().by_time.get(instant)
             if entry is None or entry.done:
                 raise transaction._conflict("another process has run this plan, or withdrawn it")
             if not stopped(context.store, instant, rules.patience):
                 raise transaction._conflict("another process is running this plan")
+            held()
             heartbeat.start(instant)
-            remove_strays(context.store, context.timeline(), instant)
+            held()  # another process that takes the plan up from now on sees the heartbeat
+            timeline = context.timeline()
+            remove_strays(context.store, timeline, instant)
+            forget_outcome(context.store, timeline.folder, instant)
             inflight(context.store, context.config, instant, action)
         return transaction
 
@@ -147,14 +158,28 @@ class Transaction:
             if stats
             else b""
         )
-        with self.context.locked():
+        with self.context.locked() as held:
             timeline = self.context.timeline()
             if timeline.by_time.get(self.instant) is None:  # the inflight file alone would bring it back
                 raise self._conflict("another writer took this write back")
             if self._began is not None and self.context.concurrency.early:
                 groups = frozenset((stat.partition, stat.file_id) for stat in stats if stat.file_id)
                 self._refuse(conflict_early(self.context, timeline, self._began, groups))
+            held()
             inflight(self.context.store, self.context.config, self.instant, self.action, content)
+            if held.is_over:
+                self._check_requested(held)
+
+    def _check_requested(self, held: Held) -> None:
+        """CommitConflictError where another writer took the instant back while its inflight file was on its way, which
+        goes again."""
+        with held.going_on():
+            entry = self.context.timeline().by_time.get(self.instant)
+            if entry is not None and not entry.requested:
+                self.context.store.delete(inflight_file(self.context.config, self.instant, self.action))
+                entry = None
+        if entry is None:
+            raise self._conflict("another writer took this write back")
 
     def commit(
         self,
@@ -199,7 +224,7 @@ class Transaction:
             extra={**extra, "schema": schema},
             replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
-        with context.locked(chooses=True) as held:
+        with context.locked(chooses=True, completes=self.instant) as held:
             timeline = self._check(written, replaced)
             if check is not None:
                 check()
@@ -218,6 +243,7 @@ class Transaction:
             )
             completed = new_instant(config, timeline, self.instant)
             held()
+            self._sent = True
             complete(context.store, config, self.instant, completed, self.action, data)
             self._check_in_time(held, timeline)
         remove_markers(context.store, self.instant)
@@ -230,12 +256,16 @@ class Transaction:
         CommitConflictError where another writer has done that: whatever went wrong, went wrong for it.
         """
         try:
-            with self.context.locked(chooses=True):
+            with self.context.locked(chooses=True) as held:
                 timeline = self.context.timeline()
+                if self._sent:
+                    decide(self.context.store, timeline.folder, self.instant)
+                    timeline = self.context.timeline()
                 entry = timeline.by_time.get(self.instant)
                 if entry is not None and not rollback_of(self.context, timeline, self.instant):
                     if not entry.done:
-                        roll_back(self.context, entry)
+                        held()
+                        roll_back(self.context, entry, held=held)
                     return
                 # Another writer takes it back, or has, perhaps before the last files were made.
                 self.context.store.delete_many(self.markers.noted)
@@ -270,28 +300,47 @@ class Transaction:
         self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))
         return timeline
 
-    def _check_in_time(self, held: StillHeld, before: Timeline) -> None:
-        """CommitUnknownError where the put that completed the instant took longer than the lock may be held, and others
-        stepped in: they knew nothing of this instant, so a compaction of theirs may have left out its rows."""
+    def _check_in_time(self, held: Held, before: Timeline) -> None:
+        """Look whether the instant stands, where the put that completed it took longer than the lock may be held.
+
+        CommitConflictError where another writer withdrew it before: nothing of it is visible. CommitUnknownError where
+        that cannot be told, and where writers that do not know lakebed's lock may have left out its rows.
+        """
+        context = self.context
+        if held.is_over:
+            try:
+                with held.going_on():
+                    timeline = context.timeline()
+            except (LakebedError, OSError) as error:
+                raise self._unsure("it is not known whether the commit stands") from error
+            entry = timeline.by_time.get(self.instant)
+            if entry is None or not entry.done:
+                raise self._conflict("the commit came too late: another writer has taken it back")
+        if held.shared is not None:
+            try:
+                held.shared()
+            except CommitConflictError:
+                if self._others(before):
+                    what = "the commit was made, but too late: others did not see it, and may have left out its rows"
+                    raise self._unsure(what) from None
+
+    def _others(self, before: Timeline) -> bool:
+        """Whether others have changed the timeline since. Where the store does not tell, they may have."""
+        known = {(entry.time, entry.action, entry.state) for entry in before.entries}
         try:
-            held()
-        except CommitConflictError:
-            known = {(entry.time, entry.action, entry.state) for entry in before.entries}
-            others = [""]
-            with suppress(LakebedError, OSError):  # where the store does not tell, it is not known either
-                others = [
-                    entry.time
-                    for entry in self.context.timeline().entries
-                    if entry.time != self.instant and (entry.time, entry.action, entry.state) not in known
-                ]
-            if others:
-                raise CommitUnknownError(
-                    "the commit was made, but too late: others did not see it, and may have left out its rows",
-                    table=self.context.store.location,
-                    instant=self.instant,
-                    why="the store took longer to complete the instant than a writer may hold the lock",
-                    todo="Read the rows of this write, and write those again that are not there",
-                ) from None
+            now = self.context.timeline()
+        except (LakebedError, OSError):
+            return True
+        return any(e.time != self.instant and (e.time, e.action, e.state) not in known for e in now.entries)
+
+    def _unsure(self, what: str) -> CommitUnknownError:
+        return CommitUnknownError(
+            what,
+            table=self.context.store.location,
+            instant=self.instant,
+            why="the store took longer to complete the instant than a writer may hold the lock",
+            todo="Read the rows of this write, and write those again that are not there",
+        )
 
     def _closed(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> frozenset[str] | None:
         if not self.context.concurrency.alone:

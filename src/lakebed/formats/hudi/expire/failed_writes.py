@@ -10,6 +10,7 @@ import datetime
 
 from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import Held
 from lakebed.formats.hudi.commit.heartbeat import has_ended, stopped
 from lakebed.formats.hudi.commit.markers import marker_folder, remove_markers
 from lakebed.formats.hudi.commit.restore import finish_restores, pending_restores
@@ -25,38 +26,39 @@ from lakebed.model.upkeep import ExpireResult, Skipped
 def end_failed_writes(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult:
     """Roll back pending writes that are old enough, newest first, each with Hudi's plan and record."""
     if dry_run:
-        return _end(context, options, dry_run)
+        return _end(context, options, None)
     finish_restores(context, context.timeline())
-    with context.locked(chooses=True):
-        return _end(context, options, dry_run)
+    with context.locked(chooses=True) as held:
+        return _end(context, options, held)
 
 
-def end_silent_writes(context: WriteContext, dry_run: bool) -> tuple[str, ...]:
+def end_silent_writes(context: WriteContext, held: Held | None) -> tuple[str, ...]:
     """What a clean does first under the lazy policy: roll back the pending writes whose heartbeats have stopped, and
-    carry on rollbacks that are as old. Returns notes.
+    carry on rollbacks that are as old. Returns notes. Without the lock, which is `held`, nothing is done.
 
     Rule: Hudi's `BaseHoodieTableServiceClient.rollbackFailedWrites` with `HoodieFailedWritesCleaningPolicy.LAZY`.
     """
     patience, zone = context.concurrency.patience, datetime.UTC if context.config.timezone == "UTC" else None
-    now = clock.now() if dry_run else None  # a dry run writes nothing, so it cannot ask the store for its time
+    now = clock.now() if held is None else None  # a dry run writes nothing, so it cannot ask the store for its time
     timeline, notes = context.timeline(), list[str]()
     for entry in timeline.entries:
         began = clock_time(entry.time)
         young = began is not None and began > clock.earlier(clock.moment(zone), seconds=patience)
         if entry.action == "rollback" and not entry.done and entry.requested and not young:
             notes.append(f"rollback {entry.time} was cut off: it is carried on")
-            if not dry_run:
-                carry_on(context, timeline, entry)
-    timeline = context.timeline() if notes and not dry_run else timeline
+            if held is not None:
+                carry_on(context, timeline, entry, held)
+    timeline = context.timeline() if notes and held is not None else timeline
     for entry in failed_writes(context, timeline):
         if why := stopped(context.store, entry.time, patience, now):
             notes.append(f"the write {entry.time} is rolled back: {why}")
-            if not dry_run:
-                roll_back(context, entry)
+            if held is not None:
+                roll_back(context, entry, held=held)
     return tuple(notes)
 
 
-def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult:
+def _end(context: WriteContext, options: Options, held: Held | None) -> ExpireResult:
+    """Without the lock, which is `held`, only what would be done."""
     timeline = context.timeline()
     ended: list[str] = []
     deleted: list[str] = []
@@ -69,9 +71,9 @@ def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult
             kept.append(Skipped(entry.time, reason))
         else:
             notes.append(f"rollback {entry.time} was cut off: it is carried on")
-            if not dry_run:
-                ended.append(carry_on(context, timeline, entry))
-    if cut_off and not dry_run:
+            if held is not None:
+                ended.append(carry_on(context, timeline, entry, held))
+    if cut_off and held is not None:
         timeline = context.timeline()
     for entry in reversed(failed_writes(context, timeline)):
         reason = _may_be_at_work(context, entry, options[FAILED_AFTER])
@@ -82,14 +84,14 @@ def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult
             names = [location.rpartition("/")[2] for location in request.files_to_be_deleted]
             deleted += [f"{request.partition_path}/{name}".lstrip("/") for name in names]
         ended.append(entry.time)
-        if not dry_run:
-            roll_back(context, entry)
+        if held is not None:
+            roll_back(context, entry, held=held)
     left = _markers_left(context, timeline)
-    if not dry_run:
+    if held is not None:
         for instant in left:
             remove_markers(context.store, instant)
     notes += [f"markers of {instant}, which is not pending, go: {marker_folder(instant)}" for instant in left]
-    return ExpireResult(tuple(filter(None, ended)), tuple(deleted), tuple(kept), dry_run, tuple(notes))
+    return ExpireResult(tuple(filter(None, ended)), tuple(deleted), tuple(kept), held is None, tuple(notes))
 
 
 def _may_be_at_work(context: WriteContext, entry: Entry, after_ms: int) -> str:

@@ -25,6 +25,7 @@ from lakebed.formats.hudi.codec.plans import (
     decode,
     encode,
 )
+from lakebed.formats.hudi.commit.completion import complete_once
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import finish_restores, refuse_restored
@@ -37,7 +38,7 @@ from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.pending_services import pending_services
-from lakebed.formats.hudi.timeline.writing import complete_once, inflight, new_instant, remove_strays, request
+from lakebed.formats.hudi.timeline.writing import inflight, new_instant, remove_strays, request
 from lakebed.kernel import clock
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.options import Options
@@ -83,9 +84,9 @@ class Clean:
         if context.concurrency.failed_writes is not FailedWrites.LAZY or not failed_writes(context, context.timeline()):
             return ()
         if dry_run:
-            return end_silent_writes(context, dry_run)
-        with context.locked(chooses=True):
-            return end_silent_writes(context, dry_run)
+            return end_silent_writes(context, None)
+        with context.locked(chooses=True) as held:
+            return end_silent_writes(context, held)
 
     def _clean(self, state: TableState, decision: CleanDecision) -> tuple[str, ...]:
         context, commits = self.context, state.timeline.commits

@@ -21,7 +21,7 @@ from lakebed.formats.hudi.codec.metadata import (
     parse_commit,
 )
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
+from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name, withdrawn_instants
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
@@ -68,7 +68,8 @@ class Timeline:
     folder: str
     completion_times: bool
     stray: tuple[str, ...] = field(default=())
-    """Completed state files that are empty, as a crash leaves them. Their instants count as inflight."""
+    """Completed state files that do not count: empty ones, as a crash leaves them, and those that came after their
+    instant was withdrawn (`outcomes.py`). Their instants count as inflight."""
 
     @cached_property
     def commits(self) -> tuple[Entry, ...]:
@@ -123,13 +124,15 @@ def _of_files(files: tuple[FileInfo, ...], folder: str, completion_times: bool) 
     newest: dict[tuple[str, str], Entry] = {}
     stray: list[str] = []
     alone: dict[tuple[str, str], Entry] = {}
+    withdrawn = withdrawn_instants(files)
     for info in files:
         state_file = parse_state_name(info.name)
         if state_file is None:
             continue
         state = state_file.state
         key = (state_file.time, COMPLETES_AS.get(state_file.action, state_file.action))
-        if state == "completed" and info.size == 0:
+        late = state_file.time in withdrawn and state_file.action in WRITES
+        if state == "completed" and (info.size == 0 or late):
             stray.append(info.path)
             alone.setdefault(key, Entry(state_file.time, "", state_file.action, "inflight", info.path))
             continue

@@ -12,9 +12,9 @@ under another name), `SkewAdjustingTimeGenerator`.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, INSTANT_FORMAT, WRITES, parse_state_name
 from lakebed.formats.hudi.timeline.active import Entry, Timeline, timeline_from
@@ -92,40 +92,6 @@ def complete(store: Store, config: TableConfig, time: str, completed: str, actio
     instant is in the table's history or it is not, and reading the timeline again tells.
     """
     _put(store, completed_file(config, time, completed, action), content, time)
-
-
-def complete_once(
-    store: Store, config: TableConfig, time: str, completed: str, action: str, content: bytes, held: Callable[[], None]
-) -> None:
-    """Complete an instant that several processes may complete, each at a time of its own: from table version 8 on the
-    completed file has that time in its name, so its put alone does not tell who came first.
-
-    `held` raises CommitConflictError where this process may not hold the table's lock any more. It is asked before the
-    put. Where the put outlived the lock, this process looks for the file of another one, and removes its own if there
-    is one: an instant that others saw completed stays as they saw it. Raises what `complete` raises, and
-    CommitConflictError where another process has completed the instant.
-    """
-    held()
-    complete(store, config, time, completed, action, content)
-    try:
-        held()
-    except CommitConflictError as late:
-        own = completed_file(config, time, completed, action)
-        try:
-            others = set(completed_files(store, config, time, action)) - {own}
-            if not others:
-                return
-            store.delete(own)
-        except (StorageError, OSError) as error:
-            raise _unknown(store, own, time) from error
-        raise CommitConflictError(
-            f"another process has completed this {action}",
-            table=store.location,
-            instant=time,
-            file=min(others),
-            why="this one held the lock for too long",
-            todo="Nothing of this is visible: look at the table's history, and do it again if that is still wanted",
-        ) from late
 
 
 def completed_files(store: Store, config: TableConfig, time: str, action: str) -> list[str]:
