@@ -15,7 +15,7 @@ import pytest
 
 from lakebed.formats.hudi.archive.write_lsm import LsmWriter
 from lakebed.formats.hudi.archive.write_v1 import V1Writer
-from lakebed.formats.hudi.commit import transaction
+from lakebed.formats.hudi.commit import exclusive, transaction
 from lakebed.formats.hudi.expire import plan as clean_plan
 from lakebed.formats.hudi.expire import run as clean_run
 from lakebed.formats.iceberg.alter import plan
@@ -102,6 +102,9 @@ def whatever_is_there(self: CatalogTable, base: Loaded, current: Any, *arguments
 STAGE = CatalogTable._stage
 
 PLANTED: dict[str, tuple[str, int, Planted]] = {
+    "locks that are taken over without a look, Hudi": (
+        "hudi", 200031, lambda: patch.object(exclusive, "decide_place", never)
+    ),
     "puts that replace, Paimon": ("paimon", 2, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "puts that replace, Iceberg": ("iceberg", 0, lambda: patch.object(MemoryStore, "put_if_absent", put_replaces)),
     "a claim that believes, Iceberg": (
@@ -162,7 +165,7 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         lambda: all_of(*(patch.object(one, "savepointed_files", lambda _: {}) for one in (clean_plan, clean_run))),
     ),
     "archivals that write nothing, Hudi": (
-        "hudi", 297, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
+        "hudi", 290, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
     ),
 }  # fmt: skip
 """Each with its format and the first of the seeds that look for it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from lakebed.errors import NotInHistoryError
+from lakebed.errors import DataCleanedError, LakebedError, NotInHistoryError
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.model import Model, Row, State, Violation, difference, ids_of
 from lakebed.testing.simulation.subject import Subject
@@ -62,7 +62,7 @@ class Follower:
                 if chance.random() < _AGAIN:
                     self._read(self._reader(store), position, end, chance)
                 self._checkpoint(position, end)
-        except NotInHistoryError as error:
+        except (NotInHistoryError, DataCleanedError) as error:
             self._check_gone(store, error)
             self._position = self._end = self._events = self._held_since = None
             self._anew = True
@@ -129,8 +129,10 @@ class Follower:
         twice = [row for row, count in self._once.items() if count > 1 and not self._subject.retells]
         if twice:
             raise Violation(f"{self._name} told {twice} more than once, up to {end}")
-        if names[0] is not None and names[1] is not None and not self._subject.tells_late:
-            self._check_told(names[0], names[1])
+        before, after = names
+        known = before is not None and self._subject.tells_each(before) and not self._subject.tells_late
+        if known and before is not None and after is not None:
+            self._check_told(before, after)
         if names[1] in self._model.every and not self._subject.tells_late:
             self._compare(self._model.every[names[1]], f"after {names[1]}")
 
@@ -159,7 +161,7 @@ class Follower:
 
     # ---- told that it is gone ----
 
-    def _check_gone(self, store: Store, error: NotInHistoryError) -> None:
+    def _check_gone(self, store: Store, error: LakebedError) -> None:
         """The error is true: what comes next has expired, or the table went back. A progress that the table keeps holds
         all that comes after it."""
         model, position = self._model, self._position

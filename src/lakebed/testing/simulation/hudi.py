@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import lakebed
+from lakebed.formats.hudi.read.position import StreamPosition
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Seen
+from lakebed.testing.simulation.model import Model, Seen
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, rows_of
+from lakebed.verbs.stream import StreamReader
 
 _PENDING = (".requested", ".inflight")
 _ACTIONS = (
@@ -35,6 +37,7 @@ class HudiSubject(Subject):
     format = "hudi"
     appends_by_key = False
     keeps_all = True
+    aborts_bind = False  # few rows are in the messages themselves
     keeps_order = False
     upkeep = (".hoodie/",)
     verbs: ClassVar[Verbs] = {
@@ -59,6 +62,42 @@ class HudiSubject(Subject):
         },
     )
 
+    later_themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (
+                ("upsert", 5), ("delete", 2), ("two_phase", 1), ("rewrite", 2), ("expire", 1), ("archive", 1),
+                ("stream", 4),
+            ),
+            "service": (("rewrite", 3), ("expire", 1), ("archive", 2), ("overwrite", 1)),
+            "reader": (("stream", 1),),
+        },
+        {
+            "writer": (
+                ("prepare", 5), ("commit_prepared", 4), ("abort_prepared", 2), ("upsert", 2), ("rewrite", 1),
+                ("archive", 1),
+            ),
+            "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("failed_writes", 1)),
+            "reader": (("stream", 2), ("commit_prepared", 1)),
+        },
+        {
+            "writer": (
+                ("upsert", 4), ("overwrite", 2), ("overwrite_table", 2), ("drop_partitions", 2), ("rewrite", 2),
+                ("expire", 1), ("read", 1),
+            ),
+            "service": (("rewrite", 3), ("archive", 1), ("expire", 1), ("drop_partitions", 1)),
+        },
+        {
+            "writer": (("upsert", 5), ("delete", 1), ("tag", 4), ("restore", 2), ("rewrite", 2), ("overwrite", 1)),
+            "service": (("rewrite", 2), ("restore", 1), ("tag", 1), ("untag", 1), ("archive", 1)),
+            "reader": (("read", 2), ("stream", 2)),
+        },
+        {
+            "writer": (("upsert", 5), ("delete", 2), ("rewrite", 3), ("schedule", 2), ("withdraw", 1)),
+            "service": (("rewrite", 4), ("schedule", 2), ("withdraw", 1), ("expire", 1)),
+            "reader": (("read", 2), ("stream", 1)),
+        },
+    )  # fmt: skip
+
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self.keyed = True
@@ -66,6 +105,9 @@ class HudiSubject(Subject):
         self.keeps_newest = self.version != "6"
         self.merge_on_read = chance.random() < 0.5
         self.metadata = chance.random() < 0.25
+        self.index = chance.choice(["", "", "", "BUCKET" if self.merge_on_read else "", "RECORD_INDEX"])
+        self.keeps_changes = chance.random() < 0.3
+        self.metadata |= self.index == "RECORD_INDEX"
 
     @property
     def open_options(self) -> Options:
@@ -78,7 +120,12 @@ class HudiSubject(Subject):
             "hoodie.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
             "hoodie.write.table.version": self.version, "hoodie.metadata.enable": str(self.metadata).lower(),
             "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
+            "hoodie.table.cdc.enabled": str(self.keeps_changes).lower(),
         }  # fmt: skip
+        if self.index == "BUCKET":
+            options |= {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+        elif self.index:
+            options |= {"hoodie.index.type": self.index, "hoodie.metadata.record.index.enable": "true"}
         lakebed.create(store, "hudi", SCHEMA, ["id"], ["p"] if self.partitioned else [], options)
 
     def see(self, store: MemoryStore) -> Seen:
@@ -104,8 +151,32 @@ class HudiSubject(Subject):
         return self.completions.get(name, name) if self.version != "6" else name
 
     def rewrites(self, chance: random.Random) -> Options:
-        """A compaction or a clustering."""
-        return {"hoodie.compact.inline.max.delta.commits": chance.choice([1, 2])}
+        """A compaction, of the log alone or into base files, or a clustering."""
+        due = {"hoodie.compact.inline.max.delta.commits": chance.choice([1, 2])}
+        kinds = ["", "", "clustering"] if self.index != "BUCKET" else [""]
+        what = chance.choice([*kinds, "log-compaction"] if self.merge_on_read else kinds)
+        return {**due, "lakebed.rewrite.what": what, "hoodie.log.compaction.blocks.threshold": 2} if what else due
+
+    def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
+        """All rows, then the rows before and after each commit."""
+        options = {**self.open_options, "cdc.enabled": "true", "read.start-commit": "earliest"}
+        return lakebed.open(store, options).stream(["id", "v"])
+
+    def stands_at(self, position: str) -> str | None:
+        """The instant that was completed last of those that were told. Below table version 8 streams go by the times
+        at which instants were requested, and tell one that is completed late later than it was there."""
+        until = StreamPosition.parse(position).until
+        if not until or self.version == "6":
+            return None if until else ""
+        return next((time for time, completed in self.completions.items() if completed == until), None)
+
+    def tells_each(self, start: str) -> bool:
+        """The first batch is the table as it stands."""
+        return bool(start)
+
+    def can_tell(self, store: Store, model: Model, name: str) -> bool:
+        """Cleans take files that tell what a commit changed."""
+        return not any(path.endswith(".clean") for path in store.list(_TIMELINES[self.version != "6"]).names)
 
     def expiries(self, chance: random.Random) -> Options:
         """A clean that retains the newest few commits."""

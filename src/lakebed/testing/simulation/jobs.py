@@ -120,7 +120,7 @@ class Jobs:
         only.given_up |= isinstance(error, CommitConflictError)
 
     def aborted(self, chosen: Prepared, model: Model, failed: bool) -> None:
-        """The files of a commit that was given up are gone. `failed`: some may be left."""
+        """The files of a commit that was given up are gone. `failed`: some may be left, or rows are in the messages."""
         if not chosen.is_done and not chosen.change.landed and not failed:
             chosen.change.over = True
         if chosen.change.ended is None:

@@ -15,6 +15,7 @@ from lakebed.errors import (
     LakebedError,
     NotInHistoryError,
     SchemaError,
+    UnsupportedError,
     UsageError,
 )
 from lakebed.model.commit import CommitMessage
@@ -159,6 +160,23 @@ class Process:
         rows = self._rows()
         self._write(rows, "overwrite", replacing(rows, PARTS if self.subject.partitioned else None), replaces=True)
 
+    def overwrite_table(self) -> None:
+        """Rows take the place of all, also of those in other partitions."""
+        rows = self._rows()
+        whole = {"hoodie.datasource.write.operation": "insert_overwrite_table"}
+        self._write(rows, "overwrite", replacing(rows, None), replaces=True, options=whole)
+
+    def drop_partitions(self) -> None:
+        """The partitions of rows go, with all that is in them."""
+        if not self.subject.partitioned:
+            self.overwrite()
+            return
+        rows = self._rows()
+        gone = {key % len(PARTS) for key, _ in rows}
+        change = removing(key for key in range(self.subject.ids) if key % len(PARTS) in gone)
+        drop = {"hoodie.datasource.write.operation": "delete_partition"}
+        self._write(rows, "delete", change, certain=False, replaces=True, options=drop)
+
     def two_phase(self) -> None:
         """A commit under an identifier, done again after a death or an answer that did not come, as a stream does."""
         rows = self._rows()
@@ -240,14 +258,16 @@ class Process:
         if chosen is not None:
             with self._jobs.at_work([chosen]):
                 self.table.writer(chosen.user).abort(chosen.messages)
-            self._jobs.aborted(chosen, self.model, bool(self.who.hit))
+            may_land = bool(self.who.hit) or not self.subject.aborts_bind
+            self._jobs.aborted(chosen, self.model, may_land)
 
     def _write(
-        self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True, replaces: bool = False
-    ) -> None:
+        self, rows: Sequence[Row], mode: str, apply: Apply, certain: bool = True, replaces: bool = False,
+        options: Mapping[str, object] = {},
+    ) -> None:  # fmt: skip
         change = self._begin(f"{mode} of {rows}", apply, rows, certain)
         change.replaces, target = replaces, self._target()
-        target.write(self.subject.data(rows, self._beside(target)), mode, self.subject.write_options)
+        target.write(self.subject.data(rows, self._beside(target)), mode, {**self.subject.write_options, **options})
         self.model.acknowledge(change, self.name)
 
     def _begin(self, text: str, apply: Apply, rows: Sequence[Row] = (), certain: bool = True) -> Change:
@@ -388,6 +408,14 @@ class Process:
         """A compaction or another rewrite: no row changes."""
         self.table.rewrite(options=self.subject.rewrites(self.chance))
 
+    def schedule(self) -> None:
+        """The plan of a rewrite, which any process may run later."""
+        self.table.rewrite(options={**self.subject.rewrites(self.chance), "lakebed.rewrite.step": "schedule"})
+
+    def withdraw(self) -> None:
+        """Plans that nobody has begun are taken back."""
+        self.table.rewrite(options={**self.subject.rewrites(self.chance), "lakebed.rewrite.step": "withdraw"})
+
     def expire(self) -> None:
         """Old snapshots go."""
         self.table.expire(options=self.subject.expiries(self.chance))
@@ -438,6 +466,33 @@ class Process:
                 older = [*known][: [*known].index(name) + 1]
                 self.model.tags = {tag: at for tag, at in self.model.tags.items() if self.model.tagged[tag] in older}
             self.table.rollback(self.subject.position(name))
+
+    def restore(self) -> None:
+        """The table goes back to a tag step by step, while nobody else is at work. Whoever dies begins again: until all
+        steps are done, nobody else does anything either. Commits after it that are archived cannot be taken back."""
+        known = dict(self.model.tags)
+        if not known or not self._alone():
+            return
+        name = self.chance.choice([*known])
+        self.change = Change(f"restore to tag {name}", lambda state: state, certain=False, goes_back=True)
+        while True:
+            try:
+                self.table.rollback(f"tag:{name}")
+            except Crash:
+                if self._world.broken is not None:
+                    raise
+                self._start()
+            except UnsupportedError as error:
+                if "archived" not in error.what:
+                    raise
+                return
+            except LakebedError as error:
+                if isinstance(error, UsageError) or not self.who.hit:
+                    raise
+            else:
+                break
+        if self.model.now != known[name]:
+            self.model.check_snapshot(f"tag {name}", known[name], self.model.now, self.name)
 
 
 def _same(state: State) -> State:

@@ -56,6 +56,8 @@ class Subject(ABC):
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 
+    aborts_bind: ClassVar[bool] = True
+    """Whether messages that were given up can be committed no more, since their files are gone."""
     tells_late: bool = False
     """Whether a stream tells rows only after a compaction, so not snapshot by snapshot."""
     retells: bool = False
@@ -184,6 +186,10 @@ class Subject(ABC):
     def holds(self, position: str) -> bool:
         """Whether the table can keep a position, so that what follows it does not expire."""
         return False
+
+    def tells_each(self, start: str) -> bool:
+        """Whether a batch that starts after a snapshot tells each row that came, also one that another row replaced."""
+        return True
 
     def needs(self, name: str, model: Model) -> Sequence[str]:
         """The snapshots that a stream needs which stands at one: the next one, then others."""
