@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -36,6 +38,12 @@ ROWS = """
 """
 FORMATS = ("hudi", "paimon", "iceberg")
 BUCKETS = 4
+CHANGES: dict[str, dict[str, object]] = {
+    "hudi": {},
+    "paimon": {"bucket": "1", "changelog-producer": "lookup"},
+    "iceberg": {"format-version": "2"},
+}
+"""The options of the tables whose changes are streamed."""
 
 
 def main(folder: str, mode: str) -> dict[str, Any]:
@@ -54,9 +62,10 @@ def main(folder: str, mode: str) -> dict[str, Any]:
         seen["times"] = str(error)
     if HAS_SOURCES:
         try:
-            seen["readStream"] = spark.readStream.format("lakebed").load(f"{folder}/paimon").isStreaming
+            bounded = spark.readStream.format("lakebed").option("maxFilesPerTrigger", 1)
+            seen["bounded"] = bounded.load(f"{folder}/paimon").isStreaming
         except LakebedError as error:
-            seen["readStream"] = str(error)
+            seen["bounded"] = str(error)
         place = f"{folder}/iceberg"
         seen["sql"] = spark.sql(f"SELECT count(*) FROM lakebed_history('{place}')").collect()[0][0]
     spark.stop()
@@ -100,6 +109,7 @@ def of_format(spark: SparkSession, table_format: str, place: str) -> dict[str, A
     table.expire(engine=engine)
     holds(whole, "upkeep")
     if HAS_SOURCES:
+        seen["changes"] = changes(spark, table_format, f"{place}-changes")
         seen["source"] = bag(spark.read.format("lakebed").load(place).select(whole.columns)) == bag(whole)
         if table_format != "hudi":
             spark.sql(ROWS.format(start=100, end=110)).write.format("lakebed").mode("append").save(place)
@@ -121,6 +131,47 @@ def streamed(spark: SparkSession, place: str, folder: str, schema: StructType) -
     for report in sorted(Path(folder, "checkpoint", "lakebed-batches").iterdir()):
         reports.append(json.loads(report.read_text())["rows"])
     return reports
+
+
+def changes(spark: SparkSession, table_format: str, place: str) -> list[list[str]]:
+    """What each run of a stream of changes saw of a table, all from one checkpoint: the first one of two appends, and
+    of a third one while it runs; then none; then one; then an update and a delete beside the compaction of a table."""
+    lakebed.create(place, table_format, {"id": "int64", "text": "string"}, ["id"], options=CHANGES[table_format])
+    table = lakebed.open(place)
+    source = spark.readStream.format("lakebed").option("read.start-commit", "earliest").load(place)
+    runs: list[list[str]] = []
+
+    def note(batch: DataFrame, number: int) -> None:
+        runs[-1] += sorted(f"{row._row_kind} {row.id} {row.text}" for row in batch.collect())
+
+    def run(*writes: Callable[[], object], **trigger: Any) -> None:
+        runs.append([])
+        writer = source.writeStream.foreachBatch(note).option("checkpointLocation", f"{place}-checkpoint")
+        query = writer.trigger(**trigger).start()
+        for write in writes:
+            query.processAllAvailable()
+            write()
+        if writes:
+            query.processAllAvailable()
+            query.stop()
+        query.awaitTermination()
+
+    def put(number: int, text: str = "old") -> None:
+        table.write(pa.table({"id": [number], "text": [text]}), "upsert")
+
+    put(0)
+    put(1)
+    run(lambda: put(2), lambda: put(3), processingTime="0 seconds")
+    run(availableNow=True)
+    put(4)
+    run(availableNow=True)
+    put(0, "new")
+    table.rewrite()
+    table.write(pa.table({"id": [1], "text": ["old"]}), "delete")
+    run(availableNow=True)
+    put(5)
+    run(lambda: put(5, "new"), processingTime="0 seconds")
+    return runs
 
 
 def new_text() -> Column:

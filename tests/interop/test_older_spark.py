@@ -1,4 +1,5 @@
-"""PySparks that platforms bring: the oldest one that lakebed runs on, and those before its streams.
+"""PySparks that platforms bring: the oldest one that lakebed runs on, and those that do not tell a stream where a
+batch begins.
 
 Only pyspark and py4j differ from the environment of the other tests.
 """
@@ -19,6 +20,9 @@ RELEASES = {
     "3.5": "LAKEBED_HUDI_JVM_PYTHON", "4.0": "LAKEBED_ICEBERG_JVM_PYTHON", "4.1": "LAKEBED_ICEBERG_JVM_41_PYTHON",
 }  # fmt: skip
 """The variable that names a Python with that PySpark."""
+KINDS = {"hudi": ("", "+I"), "paimon": ("-U", "+U"), "iceberg": ("-D", "+I")}
+"""The kinds of a row before and after its update, as a stream of the format's changes has them."""
+DELETED = {"hudi": "-D 1 None", "paimon": "-D 1 old", "iceberg": "-D 1 old"}
 STEPS = ("append", "upsert", "stream", "upkeep")
 WAYS = ("read natively", "through Python", "without Spark")
 
@@ -57,11 +61,18 @@ def test_tables_are_written_read_streamed_and_looked_after(release: str, tmp_pat
         assert of_format["files"] == of_format["folders"] >= 3, "five tasks wrote one file per bucket"
         assert of_format["streamed"] == [10, 10], "a second run reads only what is new"
         assert of_format.get("source", True) is True
+        if has_sources:
+            before, nothing, appended, changed, after = of_format["changes"]
+            old, new = KINDS[table_format]
+            assert before == [f"+I {number} old" for number in range(4)]
+            assert (nothing, appended) == ([], ["+I 4 old"])
+            assert changed == sorted([*([f"{old} 0 old"] if old else []), f"{new} 0 new", DELETED[table_format]])
+            assert after == ["+I 5 old", *sorted([*([f"{old} 5 old"] if old else []), f"{new} 5 new"])]
     assert seen["paimon"]["rewritten"] and seen["iceberg"]["rewritten"]
     told = "" if release == "4.1" else f"times need PySpark 4.1 or newer, and this is {release}"
     assert told in seen.get("times", "") and bool(told) == ("times" in seen)
     if has_sources:
-        assert f'readStream.format("lakebed") needs PySpark 4.2 or newer, and this is {release}' in seen["readStream"]
+        assert f"at most so many files needs PySpark 4.2 or newer, and this is {release}" in seen["bounded"]
         assert seen["sql"] > 3
     else:
         assert "lakebed.spark.register needs PySpark 4.0 or newer, and this is 3.5" in seen["register"]

@@ -36,8 +36,7 @@ _PIPELINE = """# Written by `lakebed demo`. To resume where it stopped: lakebed 
 table = {source}
 [source.options]
 "read.start-commit" = "{start}"
-"read.commits.limit" = "1"
-
+{bound}
 [transform]
 sql = "select {columns}, _row_kind from source"
 
@@ -81,11 +80,13 @@ def demo(
     sink_folder = folder / "demo.db" / "orders"
     first = source.history()[0].time
     file = folder / "orders.toml"
+    by_commit = import_module("lakebed.spark.release").HAS_STREAMS
     file.write_text(
         _PIPELINE.format(
             file=file,
             source=_quoted(source.location),
             start=first,
+            bound='"read.commits.limit" = "1"\n' if by_commit else "",
             columns=", ".join(_COLUMNS),
             sink=_quoted(str(sink_folder)),
             buckets=_BUCKETS,
@@ -95,7 +96,8 @@ def demo(
         instant.action in ("commit", "deltacommit") and instant.state == "completed" for instant in source.history()
     )
     definition = import_module("lakebed.spark.pipeline").load(file)
-    result = run_pipeline(definition, master, None, title="starting Spark", total=commits, brief=True)
+    batches = commits if by_commit else 1
+    result = run_pipeline(definition, master, None, title="starting Spark", total=batches, brief=True)
     sink = lakebed.open(sink_folder)
     proof = _prove(source, sink)
     layout = _layout(sink_folder)
@@ -178,7 +180,7 @@ def _report(source: Table, sink: Table, result: Any, proof: Proof, layout: dict[
         ("source", f"{source.location} ({source.format})"),
         ("sink", f"{sink.location} ({sink.format})"),
         ("changes streamed", result.rows_in),
-        ("commits", f"{result.commits}, one per commit of the source"),
+        ("commits", f"{result.commits}, {'one per commit of the source' if result.commits > 1 else 'with all rows'}"),
         ("rows", proof.sink_rows),
         ("buckets", f"{len(layout)} in {len({bucket.rpartition('/')[0] for bucket in layout})} partitions"),
         ("files", sum(layout.values())),

@@ -22,10 +22,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lakebed.spark import worker
+from lakebed.spark.release import HAS_STREAMS
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # before PySpark 4.2, `source` refuses streams
+except ImportError:  # before PySpark 4.2 a stream is not told where a batch begins
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = type("Later", (), {})  # type: ignore[misc,assignment]
 
 
@@ -61,6 +62,7 @@ class TableSource(DataSource):
     short_name = "lakebed"
     parallelism = 1
     push = False
+    tells_start = HAS_STREAMS
     catalogs: Mapping[str, Mapping[str, str]] = {}
 
     def __init__(self, options: Any) -> None:
@@ -89,7 +91,7 @@ class TableSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream."""
-        return TableStreamReader(self._load().stream(schema))
+        return (TableStreamReader if self.tells_start else NewestStreamReader)(self._load().stream(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of one commit, without routing."""
@@ -136,7 +138,7 @@ class PushingReader(BatchReader):
         return iter(remaining)
 
 
-class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader):
     """The driver's half of a stream, in the form that Spark asks for. It lives in one process as long as the query."""
 
     def __init__(self, stream: Any) -> None:
@@ -146,20 +148,6 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset before the first row."""
         offset: dict[str, Any] = self._stream.initial()
         return offset
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """A marker that says whether options bound a batch. The stream itself applies the bounds, since Spark has none
-        for commits."""
-        return ReadMaxRows(self._stream.options.limits.commits or 1) if self._stream.is_bounded else ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The offset at which the batch that begins at `start` ends."""
-        offset: dict[str, Any] = self._stream.latest(start, not isinstance(limit, ReadAllAvailable))
-        return offset
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Read nothing that is committed after this run has planned its first batch."""
-        self._stream.prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One partition per task, planned from the two offsets alone."""
@@ -175,7 +163,39 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __reduce__(self) -> Any:
         # A task needs only its partition, and a worker may lack what the driver's half needs.
-        return TableStreamReader, (None,)
+        return type(self), (None,)
+
+
+class TableStreamReader(StreamReader, SupportsTriggerAvailableNow):
+    """A stream that Spark tells where a batch begins (from 4.2 on)."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """A marker that says whether options bound a batch. The stream itself applies the bounds, since Spark has none
+        for commits."""
+        return ReadMaxRows(self._stream.options.limits.commits or 1) if self._stream.is_bounded else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The offset at which the batch that begins at `start` ends."""
+        offset: dict[str, Any] = self._stream.latest(start, not isinstance(limit, ReadAllAvailable))
+        return offset
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read nothing that is committed after this run has planned its first batch."""
+        self._stream.prepare_available_now()
+
+
+class NewestStreamReader(StreamReader):
+    """A stream that Spark asks for its newest offset, without saying where a batch begins (before 4.2)."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The offset before the first row."""
+        offset: dict[str, Any] = self._stream.initial_untold()
+        return offset
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as PySpark 4.0 and 4.1 call it
+        """The offset after all that is there now."""
+        offset: dict[str, Any] = self._stream.newest()
+        return offset
 
 
 class Message(WriterCommitMessage):

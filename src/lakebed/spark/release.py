@@ -48,8 +48,7 @@ HAS_SOURCES = find_spec("pyspark.sql.datasource") is not None
 TAKES_ARROW = parsed(VERSION) >= (4, 0)
 """Whether `createDataFrame` takes an Arrow table."""
 HAS_STREAMS = HAS_SOURCES and find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether a stream is told where a batch begins, and can bound it (4.2). Without that it cannot know which commits come
-after a batch."""
+"""Whether a stream is told where a batch begins, and can bound it (4.2)."""
 
 
 def needs(least: str, what: str, todo: str) -> UnsupportedError:

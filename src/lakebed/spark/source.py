@@ -87,11 +87,12 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int, catalogs
         streaming = boolean(own.pop("streaming", "false"))
     except KeyError:
         raise OptionError.ill_typed(STREAMING_OPTION, options[STREAMING_OPTION], "true or false") from None
-    if streaming and not HAS_STREAMS:
+    if streaming and not HAS_STREAMS and limits.bounded:
         raise needs(
             "4.2",
-            f'readStream.format("{short_name}")',
-            "Read what changed between two commits in batches: option after, or Table.changes",
+            f"a stream whose batches have at most so many {' and '.join(limits.bounded)}",
+            "Leave the bound out: a batch takes what is there when it begins. Or read what changed between two commits"
+            " in batches: option after, or Table.changes",
         )
     columns = _column_names(own.pop("columns", None))
     loaded = Loaded(

@@ -3,12 +3,16 @@
 An offset is the stream's position and nothing else, so a batch that Spark replays after a restart is planned from its
 two offsets alone. Options that bound a batch are applied as Spark's admission control. With Trigger.AvailableNow the
 ends of all batches are fixed when the first one is planned, since only the stream itself can compare positions.
+
+Before PySpark 4.2 a source is asked for the newest offset and not told where a batch begins. That is where the batch
+before it ended, which a process knows once it has planned one. Until then a batch takes all that is there: nothing can
+bound it, so options that do are refused there (`source`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakebed.errors import OptionError
@@ -39,6 +43,11 @@ class StreamOptions:
 
     limits: Limits = _UNBOUNDED
     tasks: int | None = None
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """What options bound in a batch: commits, files, bytes."""
+        return tuple(name for name, most in asdict(self.limits).items() if most is not None)
 
     @classmethod
     def split(cls, options: Mapping[str, str]) -> tuple[StreamOptions, dict[str, str]]:
@@ -72,6 +81,8 @@ class Stream:
     rows_only: bool
     _available_now: bool = False
     _ends: dict[str, str] | None = field(default=None, repr=False)
+    _next: str | None = field(default=None, repr=False)
+    _unproved: str | None = field(default=None, repr=False)
 
     def initial(self) -> dict[str, Any]:
         """The offset before the first row."""
@@ -95,6 +106,21 @@ class Stream:
             self._ends = self._all_ends(position, limits)
         return {_POSITION: self._ends.get(position, position)}
 
+    def initial_untold(self) -> dict[str, Any]:
+        """The offset before the first row, where Spark does not tell a batch's beginning. UnsupportedError for a stream
+        that must know it: now, and not when its query starts again."""
+        self.reader.after_everything()
+        offset = self.initial()
+        self._next = offset[_POSITION]
+        return offset
+
+    def newest(self) -> dict[str, Any]:
+        """The offset at which a batch ends whose beginning Spark does not tell."""
+        if self._next is not None:
+            return {_POSITION: self.reader.latest(self._next, _UNBOUNDED)}
+        self._unproved = self.reader.after_everything()
+        return {_POSITION: self._unproved}
+
     def prepare_available_now(self) -> None:
         """From now on, read no commit that comes after the first batch was planned."""
         self._available_now, self._ends = True, None
@@ -109,7 +135,10 @@ class Stream:
         if start == end:
             return []
         self.committed(start)  # a batch is planned once the one before it is done
+        if end[_POSITION] == self._unproved:
+            self.reader.latest(start[_POSITION], _UNBOUNDED)  # raises where nothing leads there, as after a rollback
         plan = self.reader.plan(start[_POSITION], end[_POSITION])
+        self._next = end[_POSITION]
         return [worker.pack(task) for task in read_tasks(plan, self.options.tasks, self.parallelism, self.rows_only)]
 
     def _all_ends(self, start: str, limits: Limits) -> dict[str, str]:

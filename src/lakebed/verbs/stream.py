@@ -51,6 +51,14 @@ class StreamReader(Protocol):
         `latest` would give them one after the other."""
         ...
 
+    def after_everything(self) -> str:
+        """The position after all that is there now, for whoever is not told where a batch begins. From any position
+        that this stream has given before, a plan up to here has the same rows as `latest` would lead to without bounds.
+
+        Raises UnsupportedError for options that need to know where a batch begins.
+        """
+        ...
+
     def plan(self, start: str, end: str) -> ReadPlan[Any]:
         """The rows after `start` up to and including `end`: the same rows in every process and at every call.
 

@@ -129,6 +129,10 @@ class SparkStream:
         """The positions after all batches up to what is there now."""
         return self._stream.ends(start, limits)
 
+    def after_everything(self) -> str:
+        """The position after all that is completed now."""
+        return self._stream.after_everything()
+
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The rows of a batch."""
         return self._stream.plan(start, end)

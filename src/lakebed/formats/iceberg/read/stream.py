@@ -134,6 +134,11 @@ class IcebergStream:
         self._keep(metadata, *ends)
         return tuple(ends)
 
+    def after_everything(self) -> str:
+        """The position after the newest snapshot."""
+        head = self.load().head(self.branch)
+        return self.initial() if head is None else _at(head).text()
+
     def _end(self, metadata: TableMetadata, start: str, limits: Limits) -> str:
         position = StreamPosition.parse(start)
         head = metadata.head(self.branch)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lakebed.errors import NotInHistoryError
+from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.read.changes import written_entries
@@ -85,6 +85,27 @@ class Look:
             if taken.commits == self._bounds.commits:
                 break
         self.rows = taken.rows
+        return end
+
+    def after_everything(self) -> StreamPosition | None:
+        """The position after all snapshots that a stream may read now, None where there is none. UnsupportedError where
+        batches take pieces of snapshots: a piece begins where the one before it ended."""
+        if self._pieces is not None:
+            raise UnsupportedError(
+                f"{opt.MAX_FILES.key} and its like need to know where a batch begins",
+                table=self.request.table,
+                todo=f"Leave out {opt.MAX_FILES.key}, {opt.MAX_BYTES.key} and {opt.MAX_ROWS.key}",
+            )
+        if self._newest is None:
+            return None
+        options = self.request.options
+        if options[opt.BOUNDED_WATERMARK] is None and options[opt.SNAPSHOT_DELAY] is None:
+            return _after(self._newest)
+        end = StreamPosition(ReadableSnapshots(self.request.history).oldest() or 1)
+        for snapshot in self._following(end.first_change, self._newest):
+            if self._must_wait(snapshot):
+                break
+            end = _after(snapshot)
         return end
 
     def _piece(self, position: StreamPosition, snapshot: Snapshot) -> StreamPosition | None:

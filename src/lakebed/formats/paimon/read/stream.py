@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
@@ -123,6 +123,22 @@ class PaimonStream:
             position = end
         self._known.found(look, *ends)
         return tuple(ends)
+
+    @looks_again
+    def after_everything(self) -> str:
+        """The position after the snapshots that are there now, and that the stream may read already."""
+        request = self._load()
+        end = Look(request, Limits(), _splits_of).after_everything()
+        if end is None:
+            end = start_of_stream(request.history, request.options, self.default)
+        if end.next is None:
+            raise UnsupportedError(
+                "a stream that starts at a time cannot start on a table without a snapshot here",
+                table=request.table,
+                why="it is not told where a batch begins, and there is no snapshot yet that could say so",
+                todo="Write to the table first, or name no time",
+            )
+        return end.text()
 
     @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
