@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.errors import DataCleanedError
-from lakebed.spark import native_scan
+from lakebed.spark import deleted_rows, native_scan
 from tests.golden import opening, unpack
 from tests.spark.tables import as_bag
 
@@ -253,11 +254,38 @@ def test_rows_deleted_by_position(
     assert frame.alias("one").join(frame.alias("other"), "id").count() == len(live)
     plan = scans(frame.where("id < 65"))
     assert "LessThan(id,65)" in plan
+    assert "Join" not in plan
     assert ids_of(lakebed.spark.read(spark, location, ["odd", "id"], "id >= 4000")) == [
         n for n in sorted(live) if n >= 4000
     ]
     # The second file has the name of the first, so Spark could not tell their rows.
     assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(2, 1), (2, 1)]
+
+
+def test_a_file_is_found_among_many(
+    spark: SparkSession,
+    deleted: tuple[str, set[int]],
+    choices: list[native_scan.Choice],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a scan of more files than a row finds by one look."""
+    location, live = deleted
+    monkeypatch.setattr(deleted_rows, "_FEW", 0)
+    assert ids_of(lakebed.spark.read(spark, location)) == sorted(live)
+    assert len(choices[0].paths) == 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 128, 129, 3000])
+def test_each_file_has_a_slot_of_its_own(count: int) -> None:
+    keys = np.array([deleted_rows.key_of(f"{number}-file.parquet") for number in range(count)], np.int64)
+    directory = deleted_rows.Directory.of(keys)
+    looked_up = keys % directory.width
+    if directory.span > 1:
+        looked_up = directory.starts[looked_up] + keys % directory.span
+    assert looked_up.tolist() == directory.slots.tolist()
+    assert len(set(looked_up.tolist())) == count
+    assert min(looked_up) >= len(directory.starts)
+    assert max(looked_up) < 17 * count, "a directory is much smaller than the bits"
 
 
 def test_more_deleted_rows_than_are_sent_to_executors(

@@ -1,14 +1,16 @@
 """Rows that are deleted by their positions, dropped from a scan of files by Spark.
 
-The positions are kept as bits: one row for each run of `_RUN` rows of a file that has a deleted one, in a small
-DataFrame that Spark broadcasts. A row of the scan finds its run by the name of its file and its own place in it, and
-its bit says whether it is deleted. Filters of a query still reach the files, and no row is compared with positions one
-by one.
+The positions are kept as bits, in one array of words that is the value of a scalar subquery: every task has it, and
+looking into it costs a few nanoseconds. A row of the scan goes from the checksum of its file's name to the runs of its
+file, from its place in the file to the number of its run of `_RUN` rows, and from that number to its bit. Runs without
+a deleted row share words of zeros. No row is joined with anything, filters of a query still reach the files, and the
+whole test is one filter in the code that Spark generates for the scan.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,29 +22,38 @@ from pyspark.sql import functions as f
 from lakebed.kernel.arrays import Int64s, from_numpy
 from lakebed.spark.release import TAKES_ARROW
 
-RUN_BYTES = 256
-"""About what a run takes of memory: its bits, the name of its file, and what Spark adds."""
 _SHIFT, _WORD = 10, 6
 _RUN, _WORDS = 1 << _SHIFT, 1 << (_SHIFT - _WORD)
+_NUMBER_BITS, _FILE_BYTES = 16, 144
+MOST_BYTES = (1 << _NUMBER_BITS) * _RUN // 8
+"""The runs that have deleted rows are numbered in so many bits, so they never take more than this (8 MB)."""
+_FEW = 128
+"""So many files get a directory in which a row looks once, of at most `_SPARSE` words per file."""
+_SPARSE = 16
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
 """File names that Spark spells alike in paths and in URLs."""
-_FILE, _PLACE, _NAME, _NUMBER, _BITS = (
-    f"__lakebed_{part}" for part in ("file", "place", "deleted_of", "deleted_run", "deleted_bits")
-)
+_FILE, _PLACE, _BITS = (f"__lakebed_{part}" for part in ("file", "place", "deleted_bits"))
 _TAKEN = re.compile(r"__lakebed_|_metadata|_tmp_metadata", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """The positions of the deleted rows of a file, which no other file of its scan shares the name with."""
+    """The positions of the deleted rows of a file of so many `rows`. No other file of its scan has its key."""
 
-    name: str
+    key: int
+    rows: int
     positions: Int64s
 
     @property
-    def runs(self) -> int:
-        """In how many runs of rows there are deleted ones."""
-        return len(np.unique(self.positions >> _SHIFT))
+    def size(self) -> int:
+        """About how many bytes it takes on each executor."""
+        deleted_runs = len(np.unique(self.positions >> _SHIFT))
+        return _FILE_BYTES + _runs(self.rows) * _NUMBER_BITS // 8 + deleted_runs * _RUN // 8
+
+
+def key_of(name: str) -> int:
+    """By which a row of a scan says what file it is of. It is the CRC-32 that Spark computes of the name."""
+    return zlib.crc32(name.encode())
 
 
 def can_be_told(name: str, columns: Iterable[str]) -> bool:
@@ -51,31 +62,102 @@ def can_be_told(name: str, columns: Iterable[str]) -> bool:
     return TAKES_ARROW and _PLAIN_NAME.fullmatch(name) is not None and not any(map(_TAKEN.match, columns))
 
 
-def places() -> list[Column]:
-    """The columns that a scan of files needs beside its own for `without`."""
-    return [f.col("_metadata.file_name").alias(_FILE), f.col("_metadata.row_index").alias(_PLACE)]
+def without(
+    spark: SparkSession, files: DataFrame, columns: Sequence[Column], deleted: Sequence[DeletedRows]
+) -> DataFrame:
+    """These columns of a scan of files that all have deleted rows, less the deleted ones, and columns of our own."""
+    directory = Directory.of(np.array([file.key for file in deleted], np.int64))
+    words, first_bits = _words(directory, deleted)
+    one = pa.ListArray.from_arrays(from_numpy(np.array([0, len(words)], np.int32)), from_numpy(words))
+    # A column that is named once and used often: Spark then computes the subquery once.
+    held = spark.createDataFrame(pa.table({_BITS: one})).scalar().alias(_BITS)
+    own = [f"crc32(cast(_metadata.file_name AS binary)) AS {_FILE}", f"_metadata.row_index AS {_PLACE}"]
+    rows = files.select(*columns, *map(f.expr, own), held)
+    return rows.where(f"coalesce({_bit(directory, first_bits)} = 0, true)")
 
 
-def without(spark: SparkSession, rows: DataFrame, deleted: Sequence[DeletedRows]) -> DataFrame:
-    """Rows of files, which have the columns of `places`, less the deleted ones. It adds columns of its own."""
-    runs = f.broadcast(spark.createDataFrame(_runs(deleted)))
-    found = (f.col(_FILE) == f.col(_NAME)) & (f.shiftright(f.col(_PLACE), _SHIFT) == f.col(_NUMBER))
-    word = f.get(f.col(_BITS), f.shiftright(f.col(_PLACE), _WORD).bitwiseAND(f.lit(_WORDS - 1)).cast("int"))
-    bit = f.getbit(word, f.col(_PLACE).bitwiseAND(f.lit((1 << _WORD) - 1)).cast("int"))
-    return rows.join(runs, found, "left_outer").where(f.coalesce(bit == 0, f.lit(True)))
+def _bit(directory: Directory, first_bits: int) -> str:
+    """The bit of a row, in SQL: each call of a Column would go to the JVM and back."""
+    slot = f"{_FILE} % {directory.width}L"
+    if directory.span > 1:
+        slot = f"{_word(slot)} + {_FILE} % {directory.span}L"
+    four_runs = _word(f"{_word(slot)} + shiftright({_PLACE}, {_SHIFT + 2})")
+    run_of_four = f"cast((shiftright({_PLACE}, {_SHIFT}) & 3) * {_NUMBER_BITS} AS int)"
+    number = f"(shiftright({four_runs}, {run_of_four}) & {(1 << _NUMBER_BITS) - 1})"
+    bits = _word(f"{first_bits} + {number} * {_WORDS} + (shiftright({_PLACE}, {_WORD}) & {_WORDS - 1})")
+    return f"getbit({bits}, cast({_PLACE} & {(1 << _WORD) - 1} AS int))"
 
 
-def _runs(deleted: Sequence[DeletedRows]) -> pa.Table:
-    """One row per run: the name of its file, its number in the file, and its bits in words of 64, lowest first."""
-    names: list[str] = []
-    numbers, words = [], []
-    for file in deleted:
+def _word(place: str) -> str:
+    return f"get({_BITS}, cast({place} AS int))"
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The slot of each file, as a place in the array of words.
+
+    With a `span` of 1 it is the remainder of the file's key by `width`. Else the word at that remainder says where the
+    slots of such files start, and the remainder of the key by `span` is added to it.
+    """
+
+    width: int
+    span: int
+    starts: Int64s
+    slots: Int64s
+
+    @classmethod
+    def of(cls, keys: Int64s) -> Directory:
+        """For files of these keys, which are different."""
+        count = len(keys)
+        for width in range(count, _SPARSE * count if count <= _FEW else 0):
+            if len(np.unique(keys % width)) == count:
+                return cls(width, 1, np.zeros(0, np.int64), keys % width)
+        return cls._displaced(keys)
+
+    @classmethod
+    def _displaced(cls, keys: Int64s) -> Directory:
+        """Files of one remainder are moved together until none of their slots is taken (Tarjan and Yao, "Storing a
+        sparse table", 1979), those with most files first."""
+        count, span = len(keys), 2
+        while len({*zip((keys % count).tolist(), (keys % span).tolist(), strict=True)}) < count:
+            span += 1
+        order = np.argsort(keys % count, kind="stable")
+        remainders, firsts = np.unique((keys % count)[order], return_index=True)
+        groups = np.split(order, firsts[1:])
+        # Each file of a group rules out as many starts as slots are taken, so one of so many is free.
+        tries = 1 + count * max(map(len, groups))
+        taken = np.zeros(tries + span, np.bool_)
+        starts, slots = np.full(count, count, np.int64), np.zeros(count, np.int64)
+        for number in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
+            offsets = keys[groups[number]] % span
+            start = int(np.argmin(np.any([taken[offset : offset + tries] for offset in offsets], axis=0)))
+            taken[start + offsets] = True
+            starts[remainders[number]] += start
+            slots[groups[number]] = count + start + offsets
+        return cls(count, span, starts, slots)
+
+
+def _words(directory: Directory, deleted: Sequence[DeletedRows]) -> tuple[Int64s, int]:
+    """The directory, for each run of each file the number of its bits, four numbers in a word, and from the returned
+    place on the bits, lowest first. Those of number 0 are zeros: runs without deleted rows have it."""
+    sizes = [-(-_runs(file.rows) // 4) for file in deleted]
+    firsts = int(directory.slots.max()) + 1 + np.cumsum([0, *sizes])
+    first_bits = int(firsts[-1])
+    head = np.zeros(first_bits, np.int64)
+    head[: len(directory.starts)] = directory.starts
+    head[directory.slots] = firsts[:-1]
+    numbers = head.view("<u2")
+    bits, following = [np.zeros(_WORDS, np.int64)], 1
+    for file, first in zip(deleted, firsts, strict=False):
         of_file, places = np.unique(file.positions >> _SHIFT, return_inverse=True)
-        bits = np.zeros((len(of_file), _RUN), np.bool_)
-        bits[places, file.positions & (_RUN - 1)] = True
-        names += [file.name] * len(of_file)
-        numbers.append(of_file)
-        words.append(np.packbits(bits, bitorder="little").view("<i8"))
-    starts = np.arange(0, (len(names) + 1) * _WORDS, _WORDS, dtype=np.int32)
-    bits_of_runs = pa.ListArray.from_arrays(from_numpy(starts), from_numpy(np.concatenate(words)))
-    return pa.table({_NAME: pa.array(names), _NUMBER: from_numpy(np.concatenate(numbers)), _BITS: bits_of_runs})
+        of_rows = np.zeros((len(of_file), _RUN), np.bool_)
+        of_rows[places, file.positions & (_RUN - 1)] = True
+        numbers[4 * first + of_file] = following + np.arange(len(of_file))
+        bits.append(np.packbits(of_rows, bitorder="little").view("<i8"))
+        following += len(of_file)
+    return np.concatenate([head, *bits]), first_bits
+
+
+def _runs(rows: int) -> int:
+    """In how many runs the rows of a file are."""
+    return -(-rows // _RUN)

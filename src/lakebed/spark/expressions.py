@@ -64,7 +64,12 @@ def constant(value: pa.Scalar) -> SparkColumn | None:
 
 def named(name: str) -> SparkColumn:
     """The column of exactly that name, whatever characters it has."""
-    return f.col("`" + name.replace("`", "``") + "`")
+    return f.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """The column of exactly that name, in SQL."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 class _Unknown(Exception):

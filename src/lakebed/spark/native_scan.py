@@ -23,8 +23,8 @@ from pyspark.sql.types import DataType
 from lakebed.errors import LakebedError
 from lakebed.kernel.parquet.stored import StoredFile, same_values, stored_file, widens
 from lakebed.model.split import Split
-from lakebed.spark.deleted_rows import RUN_BYTES, DeletedRows, can_be_told, places, without
-from lakebed.spark.expressions import constant, named, row_filter
+from lakebed.spark.deleted_rows import MOST_BYTES, DeletedRows, can_be_told, key_of, without
+from lakebed.spark.expressions import constant, named, quoted, row_filter
 from lakebed.spark.types import spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits
 from lakebed.verbs.plain_files import PlainColumn, PlainFile, PlainReads
@@ -33,7 +33,7 @@ from lakebed.verbs.read import ReadPlan
 _MOST_SCANS = 32
 """Files that are stored in more ways than these would make a plan of Spark that is too large: the rest of them is read
 through Arrow."""
-_DELETES_BYTES = 8 << 20
+_DELETES_BYTES = MOST_BYTES
 """Deleted rows that take more memory than this leave the rest of the files to be read through Arrow: Spark sends them
 to every executor."""
 _MOST_STATED = 4 << 20
@@ -113,7 +113,7 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
         layout = None if columns is None else _layout(footer, columns, plain.schema, int96)
         if layout is None or columns is None or path is None or path in seen:
             continue
-        if not deleting.reads(number, piece.file, (*layout.names, *plain.schema.names)):
+        if not deleting.reads(number, piece.file, footer.rows, (*layout.names, *plain.schema.names)):
             continue
         seen.add(path)
         key = (number in deleting.of_piece, tuple(map(str, layout)), *map(_key, columns))
@@ -149,10 +149,9 @@ def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -
             reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
             files = reader.parquet(*(f"file:{path}" for path in scan.paths))
         selected = [value.alias(field.name) for value, field in zip(values, fields, strict=True)]
-        frame = files.select(*selected, *places()) if scan.deleted else files.select(*selected)
-        frame = without(spark, frame, scan.deleted) if scan.deleted else frame
+        frame = without(spark, files, selected, scan.deleted) if scan.deleted else files.select(*selected)
         frame = frame if choice.keeps is None else frame.where(choice.keeps)
-        frames.append(frame.select(*map(named, columns)))
+        frames.append(frame.selectExpr(*map(quoted, columns)))
     return frames
 
 
@@ -181,31 +180,32 @@ class _Deleting:
 
     def __init__(self) -> None:
         self.of_piece: dict[int, DeletedRows] = {}
-        self._names: set[str] = set()
+        self._keys: set[int] = set()
         self._left = _DELETES_BYTES
 
-    def reads(self, number: int, file: PlainFile, columns: Sequence[str]) -> bool:
-        """Read the deletes of a file, if it has some. False where they are too many, or where Spark cannot tell the
-        file's rows from others; also where they cannot be read: reading the file through Arrow raises the right error.
+    def reads(self, number: int, file: PlainFile, rows: int, columns: Sequence[str]) -> bool:
+        """Read the deletes of a file of so many rows, if it has some. False where they are too many, or where Spark
+        cannot tell the file's rows from others; also where they cannot be read: reading the file through Arrow raises
+        the right error.
         """
         if file.deletes is None:
             return True
         name = file.path.rpartition("/")[2]
-        if name in self._names or file.deletes.stated > _MOST_STATED or not can_be_told(name, columns):
+        if key_of(name) in self._keys or file.deletes.stated > _MOST_STATED or not can_be_told(name, columns):
             return False
         try:
             positions = file.deletes.positions()
         except (LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
             return False
+        positions = None if positions is None else positions[positions < rows]
         if positions is None or len(positions) == 0:
             return True
-        rows = DeletedRows(name, positions)
-        size = rows.runs * RUN_BYTES
-        if size > self._left:
+        deleted = DeletedRows(key_of(name), rows, positions)
+        if deleted.size > self._left:
             return False
-        self._left -= size
-        self._names.add(name)
-        self.of_piece[number] = rows
+        self._left -= deleted.size
+        self._keys.add(deleted.key)
+        self.of_piece[number] = deleted
         return True
 
 
