@@ -131,7 +131,7 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         "iceberg", 23, lambda: patch.object(branches_and_tags, "fast_forward", without_a_look)
     ),
     "commits to a branch that begin at another one, Iceberg": (
-        "iceberg", 16, lambda: patch.object(TableMetadata, "parent_on", lambda self, *_: self.head())
+        "iceberg", 30, lambda: patch.object(TableMetadata, "parent_on", lambda self, *_: self.head())
     ),
     "new columns with the number of a dropped one, Iceberg": (
         "iceberg", 190, lambda: patch.object(plan, "_last_column_id", lambda now: now.schema.highest_field_id)

@@ -82,6 +82,17 @@ class IcebergSubject(Subject):
             "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
             "reader": (("read", 3), ("read_old", 2), ("alter", 1)),
         },
+        {
+            "writer": (
+                ("prepare", 5),
+                ("commit_prepared", 4),
+                ("abort_prepared", 2),
+                ("upsert", 2),
+                ("rewrite", 1),
+                ("expire", 1),
+            ),
+            "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1), ("orphans", 1)),
+        },
     )
 
     pointers: ClassVar[tuple[str, ...]] = ("metadata/version-hint.text",)

@@ -357,9 +357,10 @@ class Process:
     def delete_branch(self) -> None:
         """A branch goes."""
         if self._choose_branch():
-            change = self._move(Change(f"removal of {self._branch}", _same, branch=self._branch, drops=True))
+            self._move(Change(f"removal of {self._branch}", _same, branch=self._branch, drops=True))
             self.table.delete_branch(self._branch)
-            self.model.acknowledge(change, self.name)
+            if self._branch in self.model.branches:  # another one may have removed it at the same time
+                raise Violation(f"{self.name}: the removal of {self._branch} was acknowledged, and it is there")
 
     def _choose_branch(self) -> bool:
         """Whether there is a branch: the step is about one of them."""

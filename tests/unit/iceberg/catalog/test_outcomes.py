@@ -92,6 +92,45 @@ def test_a_race_that_was_won_and_called_lost(rest: RestCatalog) -> None:
     assert ids(table) == [1, 2] and len(table.history()) == 2
 
 
+def test_the_last_race_was_won_and_called_lost(rest: RestCatalog) -> None:
+    table = started(rest)
+    rest.failures = [Failure(409), Failure(409), Failure(409, after=True)]
+    assert append(table) is Outcome.COMMITTED
+    assert ids(table) == [1, 2] and len(table.history()) == 2
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_race_that_is_called_lost_by_a_catalog_that_cannot_be_asked(
+    rest: RestCatalog, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files stay: the table may have them."""
+    table = started(rest)
+    file = data_file(table, [2])
+    commit = type(table.operations).commit
+
+    def cut_off(*given: Any) -> Any:
+        monkeypatch.setattr(type(table.operations), "load", no_answer)
+        return commit(*given)
+
+    def no_answer(_: Any) -> Any:
+        raise StorageError("the catalog does not answer")
+
+    rest.failures = [Failure(409, after)]
+    monkeypatch.setattr(type(table.operations), "commit", cut_off)
+    with pytest.raises(CommitUnknownError, match="Its files are kept"):
+        commits.append(table.operations, [file])
+    monkeypatch.undo()
+    assert ids(table) == [1, 2][: 1 + after]
+    assert {path.suffix for path in files(table)} > {".parquet", ".avro"}
+
+
+def test_a_change_of_metadata_that_landed_and_is_called_lost(rest: RestCatalog) -> None:
+    table = started(rest)
+    rest.failures = [Failure(409), Failure(409), Failure(409, after=True)]
+    table.tag("now")
+    assert [ref.name for ref in table.refs() if ref.kind == "tag"] == ["now"]
+
+
 def test_a_commit_stands_though_its_metadata_cannot_be_read(rest: RestCatalog) -> None:
     table = started(rest)
     rest.hidden_metadata = True

@@ -163,6 +163,41 @@ def test_a_commit_to_recover_whose_files_are_gone_is_refused(table: IcebergTable
     assert held(table) == [(1, "a", 1)] and len(table.history()) == 1
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_messages_stay_valid_after_a_failure_of_the_store(
+    table: IcebergTable, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where others have committed, so that the attempt that failed had found the deletes anew."""
+    table.write(rows((1, "a", 1)))
+    writer = table.writer("job")
+    writer.write(rows((1, "a", 2)).append_column("_row_kind", pa.array(["+U"])))
+    messages: Any = writer.prepare_commit()
+    if moved:
+        table.write(rows((2, "a", 2)))
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise StorageError("the store does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(table.operations), "commit", refuse)
+        with pytest.raises(StorageError):
+            writer.commit(1, messages)
+    assert table.writer("job").filter_and_commit({1: messages}) == 1
+    assert held(table) == [(1, "a", 2), (2, "a", 2)][: 1 + moved]
+    named = set(table.metadata("all_files").read_all()["file_path"].to_pylist())
+    assert {str(path) for path in Path(table.location).rglob("*.parquet")} == named
+
+
+def test_a_batch_that_the_store_fails_leaves_no_file(table: IcebergTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise StorageError("the store does not answer")
+
+    monkeypatch.setattr(type(table.operations), "commit", refuse)
+    with pytest.raises(StorageError):
+        table.write(rows((1, "a", 1)))
+    assert not [*Path(table.location).rglob("*.parquet")]
+
+
 def test_a_replay_needs_no_files(table: IcebergTable) -> None:
     writer = table.writer("job")
     writer.write(rows((1, "a", 1)))

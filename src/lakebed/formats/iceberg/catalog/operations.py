@@ -32,6 +32,11 @@ class LostRaceError(Exception):
     """Another commit was faster: a requirement does not hold, or the next version exists. Nothing was published."""
 
 
+class CalledLostError(LostRaceError):
+    """A catalog calls the race lost. A client or a proxy that repeats an unanswered request meets its own effect, so
+    that the table must say whether the commit is there."""
+
+
 class OutcomeUnknownError(Exception):
     """The store or the catalog did not report whether the commit was published."""
 

@@ -37,6 +37,7 @@ from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, sto
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.identifier import Identifier, parse_identifier
 from lakebed.formats.iceberg.catalog.operations import (
+    CalledLostError,
     Loaded,
     LostRaceError,
     OutcomeUnknownError,
@@ -224,7 +225,7 @@ class CatalogTable:
         try:
             answer = self.catalog.commit_table(entry, request.requirements, request.updates)
         except CommitFailedException as error:
-            raise LostRaceError(first_line(error)) from error
+            raise CalledLostError(first_line(error)) from error
         except Exception as error:
             if published_nothing(error):
                 self._refused_late(error, base)
@@ -275,7 +276,7 @@ class CatalogTable:
         raise catalog_error(error, self.identifier.catalog) from error
 
     def _refused_late(self, error: Exception, base: Loaded) -> None:
-        """LostRaceError for changes that the catalog calls wrong because others committed meanwhile.
+        """CalledLostError for changes that the catalog calls wrong because others committed meanwhile.
 
         A commit to another branch breaks no requirement, but takes the sequence number: the reference engine's server
         answers the slower one with 400, as it answers a request that is wrong by itself.
@@ -284,7 +285,7 @@ class CatalogTable:
             return
         with suppress(StorageError):  # the refusal is what matters
             if self._entry().metadata_location != base.location:
-                raise LostRaceError(first_line(error)) from error
+                raise CalledLostError(first_line(error)) from error
 
     def _stage(
         self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], staged: list[Loaded]

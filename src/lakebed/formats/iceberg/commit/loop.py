@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
+from lakebed.formats.iceberg.catalog.operations import (
+    CalledLostError,
+    Loaded,
+    LostRaceError,
+    OutcomeUnknownError,
+    TableOperations,
+)
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, branch_at, ref_is, same_table
@@ -91,6 +97,9 @@ def change_metadata(
             return Won(base)
         try:
             return Won(operations.commit(base, [*same_table(base.metadata), *requirements], updates))
+        except CalledLostError as lost:
+            now = _looked(operations, lost)
+            return Lost(str(lost)) if decide(now.metadata)[1] else Won(now)
         except LostRaceError as lost:
             return Lost(str(lost))
         except OutcomeUnknownError as error:
@@ -180,6 +189,11 @@ class _Commit:
         needed = [*(manifest.path for manifest in produced.manifests), snapshot["manifest-list"]]
         try:
             self._operations.commit(base, requirements, updates, self._written.take(needed))
+        except CalledLostError as lost:
+            now = _looked(self._operations, lost)
+            if self._id not in now.metadata.snapshots:
+                self._base = now if number == 0 else None  # only the first retry comes at once
+                return Lost(str(lost))
         except LostRaceError as lost:
             return Lost(str(lost))
         except OutcomeUnknownError as error:
@@ -226,6 +240,14 @@ class _Commit:
 
     def _properties(self, metadata: TableMetadata) -> Options:
         return opt.properties(metadata.properties, self._options.properties)
+
+
+def _looked(operations: TableOperations, lost: LostRaceError) -> Loaded:
+    """The table after a race that a catalog calls lost. CommitUnknownError where it cannot be read."""
+    try:
+        return operations.load()
+    except LakebedError as error:
+        raise _unknown(operations, error) from lost
 
 
 def _unknown(operations: TableOperations, error: Exception) -> CommitUnknownError:

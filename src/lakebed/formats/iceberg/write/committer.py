@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -65,13 +65,15 @@ class Committer:
     key_fields: tuple[NestedField, ...] = ()
 
     def commit(
-        self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None, origin: str = ""
-    ) -> CommitResult:
+        self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None, origin: str = "",
+        again: bool = False,
+    ) -> CommitResult:  # fmt: skip
         """Commit one snapshot with what the messages wrote. SKIPPED when there is nothing to commit, or on a replay.
         The first attempt is made on `base`, where the caller has just loaded it.
 
         Raises CommitConflictError when nothing is visible (the files are removed), also for an identifier that was
-        committed with rows of another origin; CommitUnknownError when nobody knows.
+        committed with rows of another origin; CommitUnknownError when nobody knows. After a StorageError nothing is
+        visible either. `again`: the caller may commit these messages again then, so that their files stay.
         """
         added = tuple(file for message in messages for file in message.data_files)
         keyed = any(message.keys for message in messages)
@@ -89,10 +91,13 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED, ("this user has committed this identifier before", *notes))
         except CommitUnknownError:
             raise
-        except Exception:  # an interrupt says nothing of the outcome: orphan-file removal cleans up then
+        except Exception as error:  # an interrupt says nothing of the outcome: orphan-file removal cleans up then
+            stays = again and isinstance(error, StorageError)
             with suppress(LakebedError):  # what stays is left to orphan-file removal; the first error counts
-                self.remove(messages, producer.deletes)
+                self.remove((), producer.own_deletes()) if stays else self.remove(messages, producer.deletes)
             raise
+        notes = afterwards("deletes of the messages that were found anew stay", producer.drop_replaced)
+        result = result.with_notes(notes)
         if self.options.wap_id:
             name = self.options.wap_id
             return result.with_notes([f"it is staged as {name!r}, and not visible before table.publish({name!r})"])
@@ -228,6 +233,9 @@ class _Producer:
     deletes: RowDeletes | None = None
     removed: tuple[DataFile, ...] = ()
     found_on: int | None = None
+    replaced: list[str] = field(default_factory=list)
+    """The delete files of messages in whose place others were found: they stay for as long as the messages may be
+    committed again."""
 
     def __post_init__(self) -> None:
         if len(self.messages) == 1 and self.messages[0].deletes is not None:
@@ -258,12 +266,28 @@ class _Producer:
         """Whether the commit replaces nothing of the table."""
         return not self.committer.key_schema.names and self.committer.options.mode is not Mode.OVERWRITE
 
+    def own_deletes(self) -> RowDeletes:
+        """The deletes that are not those of messages."""
+        given = self._given()
+        found = self.deletes or RowDeletes()
+        return RowDeletes(tuple(file for file in found.added if file.path not in given))
+
+    def drop_replaced(self) -> None:
+        """Remove the delete files of messages in whose place others were committed."""
+        if self.replaced:
+            self.committer.operations.files.delete_many(self.replaced)
+
+    def _given(self) -> set[str]:
+        return {file.path for message in self.messages if message.deletes for file in message.deletes.added}
+
     def _discard(self) -> None:
-        """Remove the delete files that were written for another snapshot. The commit has not landed by now, or it would
-        be known as a replay."""
-        if self.deletes is not None and self.deletes.added:
+        """Remove the delete files that were written for another snapshot, but for those of the messages. The commit has
+        not landed by now, or it would be known as a replay."""
+        given, found = self._given(), {file.path for file in self.deletes.added} if self.deletes is not None else set()
+        self.replaced += sorted(found & given)
+        if found - given:
             with suppress(LakebedError):
-                self.committer.operations.files.delete_many(sorted({file.path for file in self.deletes.added}))
+                self.committer.operations.files.delete_many(sorted(found - given))
         self.deletes = None
 
     def _find(self, attempt: Attempt) -> RowDeletes:

@@ -162,13 +162,15 @@ class IcebergSink:
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage], origin: str = "") -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises,
-        and UsageError for a numbered commit that is to be staged under a `wap.id`."""
+        and UsageError for a numbered commit that is to be staged under a `wap.id`. After a StorageError a numbered
+        commit may be made again."""
         if self.options.wap_id and identifier != BATCH_IDENTIFIER:
             self.abort(messages)
             refuse_numbered(self.options.wap_id, self.metadata.location)
+        again = identifier != BATCH_IDENTIFIER and not any(message.is_staged for message in _ours(messages))
         finalized = self._finalized(messages, LocalEngine())
         base, self._base = self._fresh_base(), None
-        result = self._committer().commit(identifier, finalized, base, origin)
+        result = self._committer().commit(identifier, finalized, base, origin, again)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(finalized))
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 
