@@ -395,6 +395,26 @@ def test_a_claim_that_came_too_late_for_certain_is_made_again(
     assert not (tmp_path / "t/metadata/v2.metadata.json").exists()
 
 
+def test_a_claim_that_came_too_late_is_not_known_by_the_time_of_a_clock_that_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each version has the time of its base then, whoever made it."""
+    table = create(tmp_path / "t", **CLEANS)
+    commits.append(table.operations, [data_file(table, [1])])
+    other = lakebed.open(tmp_path / "t")
+    monkeypatch.setattr(hadoop.clock, "now_ms", lambda: 1)
+
+    def act(name: str) -> None:
+        for number in range(2):
+            other.tag(f"other-{number}")
+        (tmp_path / "t/metadata" / name).unlink(missing_ok=True)
+
+    between(monkeypatch, act)
+    with pytest.raises(CommitUnknownError):
+        table.tag("mine")
+    assert sorted(ref.name for ref in lakebed.open(tmp_path / "t").refs()) == ["main", "other-0", "other-1"]
+
+
 @pytest.mark.parametrize("others", [1, 5])
 def test_a_claim_that_landed_unheard_is_not_put_again(
     others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -280,10 +280,12 @@ class HadoopTable:
         numbers = {one.sequence_number for one in added.values()} - {0}  # none in format version 1
         if not numbers.isdisjoint({one.sequence_number for one in later.snapshots.values()}):
             return _Later.OTHERS
-        made = self._logged(later, version)
+        made, mine = self._logged(later, version), own.document["last-updated-ms"]
         if made is None:
             return _Later.UNCLEAR
-        return ours if made == own.document["last-updated-ms"] else _Later.OTHERS
+        if made == mine == base.metadata.document["last-updated-ms"]:
+            return _Later.UNCLEAR  # clocks that are behind the base's give its time to each version after it
+        return ours if made == mine else _Later.OTHERS
 
     def _logged(self, later: TableMetadata, version: int) -> int | None:
         """When a version was made, in milliseconds since 1970, by the log of a later one, or by the log of the oldest
