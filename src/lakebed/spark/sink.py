@@ -132,8 +132,7 @@ class SinkInput:
 def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: int) -> Written:
     """Route the rows and write files. Nothing is visible yet. A task that fails removes its own files, and its error is
     raised here."""
-    # Columns are found by place from here on: mapInArrow finds none whose name has a dot.
-    df = df.toDF(*(f"_{place}" for place in range(len(taken.names))))
+    df = by_place(df, taken)
     if plan.routing is not None:
         names = plan.routing.columns
         narrow = taken.of_columns(names)
@@ -146,6 +145,11 @@ def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: i
     return Written(tuple(messages), sum(written.column("rows").to_pylist()))
 
 
+def by_place(df: DataFrame, taken: SinkInput) -> DataFrame:
+    """The DataFrame with columns that are found by their place: mapInArrow finds none whose name has a dot."""
+    return df.toDF(*(f"_{place}" for place in range(len(taken.names))))
+
+
 def sink_parallelism(options: Mapping[str, str]) -> int | None:
     """The number of writing tasks that options (keys in lower case) ask for, None when they do not."""
     text = options.get(PARALLELISM_OPTION)
@@ -156,9 +160,12 @@ def sink_parallelism(options: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[CommitMessage], int]:
-    """Write batches in the sink's form. Returns the messages and the number of rows; on failure, files are removed."""
-    writer = plan.task_writer()
+def write_task(
+    plan: WritePlan, batches: Iterator[pa.RecordBatch], threads: int | None = None
+) -> tuple[Sequence[CommitMessage], int]:
+    """Write batches in the sink's form. Returns the messages and the number of rows; on failure, files are removed.
+    `threads` are those of the write's only task."""
+    writer = plan.task_writer(threads)
     rows = 0
     try:
         for batch in batches:

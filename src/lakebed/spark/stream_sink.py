@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -30,11 +31,20 @@ from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import explained_errors, translate_errors
-from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
+from lakebed.spark.few_rows import ROWS, few_rows
+from lakebed.spark.sink import (
+    PARALLELISM_OPTION,
+    SinkInput,
+    Written,
+    by_place,
+    sink_parallelism,
+    write_files,
+    write_task,
+)
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import finalize_and_commit, swept
+from lakebed.verbs.write import Sink, WritePlan, finalize_and_commit, swept
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -126,6 +136,7 @@ class StreamSink:
     parallelism: int
     _table: Table | None = field(default=None, init=False, repr=False)
     _folder: Store | None = field(default=None, init=False, repr=False)
+    _few: bool = field(default=False, init=False, repr=False)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write and commit the batch, and keep a report of it in the checkpoint."""
@@ -140,9 +151,7 @@ class StreamSink:
         with watching("write", self._table.format, self.location) as watched:
             sink = self._table.sink_for(rows, commit_user=self.user)
             with swept(sink):
-                plan = sink.plan(self.parallelism)
-                taken = SinkInput.of(rows, sink, self.location)
-                written = write_files(df, plan, taken, self.parallelism)
+                plan, written = self._written(df, sink, SinkInput.of(rows, sink, self.location))
                 engine = SparkEngine(df.sparkSession, self.parallelism)
                 result = finalize_and_commit(
                     sink, plan, written.messages, engine, batch_id, origin_of(checkpoint, batch_id)
@@ -151,6 +160,20 @@ class StreamSink:
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         for note in afterwards("its report is not kept", lambda: self._keep(checkpoint, report)):
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)
+
+    def _written(self, df: DataFrame, sink: Sink, taken: SinkInput) -> tuple[WritePlan, Written]:
+        """Write the rows of a batch. Where they had to be routed last time and were few, we see first whether they are
+        few again: this process then writes them, with no shuffle."""
+        batches = few_rows(by_place(df, taken), taken.take) if self._few else None
+        if batches is not None:
+            plan = sink.plan()
+            messages, rows = write_task(plan, iter(batches), os.cpu_count() or 1)
+            written = Written(tuple(messages), rows)
+        else:
+            plan = sink.plan(self.parallelism)
+            written = write_files(df, plan, taken, self.parallelism)
+        self._few = plan.routing is not None and written.rows <= ROWS
+        return plan, written
 
     def _keep(self, checkpoint: Store, report: BatchReport) -> None:
         checkpoint.write(_report_file(report.batch_id), json.dumps(asdict(report)).encode())
