@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     began = time.monotonic()
     events = Path(folder, "events")
     events.mkdir()
-    spark = _session(master, python, events)
+    spark = session(master, python, events)
     _log("session", began)
     place = Path(folder)
     began = time.monotonic()
@@ -82,13 +82,14 @@ def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
     return seen
 
 
-def _session(master: str, python: str, events: Path) -> SparkSession:
+def session(master: str, python: str, events: Path, more: Mapping[str, str] = {}) -> SparkSession:
+    """A session on a cluster, with more settings than these programs have in common."""
     # Nothing of this process's own paths may reach the Python of the cluster, nor that of sources on the driver.
     os.environ.pop("PYTHONPATH", None)
     os.environ["PYSPARK_PYTHON"] = python
     builder = SparkSession.builder.master(master).appName("lakebed on a cluster")
     builder = builder.config("spark.eventLog.dir", events.as_uri())
-    for key, value in SETTINGS.items():
+    for key, value in {**SETTINGS, **more}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -109,8 +110,8 @@ def _bare(spark: SparkSession, hudi: str, place: Path) -> dict[str, str]:
         "read": lambda: lakebed.spark.read(spark, hudi, options={"read.tasks": 1}).count(),
         "load": lambda: spark.read.format("lakebed").load(hudi),
         "sql": lambda: spark.sql(f"create temporary view missing using lakebed options (path '{hudi}')"),
-        "save": lambda: _rows(spark).write.format("lakebed").mode("append").save(table.location),
-        "write": lambda: lakebed.spark.write(_rows(spark), table.location),
+        "save": lambda: rows_of(spark).write.format("lakebed").mode("append").save(table.location),
+        "write": lambda: lakebed.spark.write(rows_of(spark), table.location),
         "engine": lambda: list(lakebed.spark.SparkEngine(spark).map(_twice, [1])),
         "stream": stream,
     }
@@ -136,7 +137,7 @@ def _read(spark: SparkSession, hudi: str, place: Path) -> bool:
 def _write(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
     """One task is so slow that Spark starts a second copy, which wins. What the first copy staged must be removed."""
     table = _iceberg(place / "written")
-    rows = _rows(spark, ROWS, 4).mapInArrow(_Slow(str(place / "staged")), "id long, text string")
+    rows = rows_of(spark, ROWS, 4).mapInArrow(_Slow(str(place / "staged")), "id long, text string")
     lakebed.spark.write(rows, table.location, options={"lakebed.write.buffer-bytes": "64kb"})
     there = lakebed.open(table.location).read(columns=["id"]).read_all()
     return {
@@ -157,7 +158,7 @@ def _write_by_format(spark: SparkSession, hudi: str, place: Path) -> dict[str, o
         marks = []
         for number, victim in enumerate(("executor", "workers")):
             marks.append(place / f"{victim}-{table_format}")
-            rows = _rows(spark, 4000, 4, 4000 * number).mapInArrow(
+            rows = rows_of(spark, 4000, 4, 4000 * number).mapInArrow(
                 _Deadly(str(marks[-1]), victim), "id long, text string"
             )
             rows.write.format("lakebed").mode("append").save(table.location)
@@ -187,8 +188,8 @@ def _orphans(place: Path) -> dict[str, object]:
 def _secrets(spark: SparkSession, hudi: str, place: Path) -> bool:
     """Jobs of all kinds with credentials."""
     location = _iceberg(place / "secret").location
-    _rows(spark).write.format("lakebed").options(**SECRETS).mode("append").save(location)
-    lakebed.spark.write(_rows(spark), location, options=SECRETS)
+    rows_of(spark).write.format("lakebed").options(**SECRETS).mode("append").save(location)
+    lakebed.spark.write(rows_of(spark), location, options=SECRETS)
     options = ", ".join(f"`{key}` '{value}'" for key, value in SECRETS.items())
     spark.sql(f"create temporary view secret using lakebed options (path '{location}', {options})")
     counts = [
@@ -333,7 +334,8 @@ class _Deadly:
                 time.sleep(30)
 
 
-def _rows(spark: SparkSession, count: int = 10, tasks: int = 1, start: int = 0) -> DataFrame:
+def rows_of(spark: SparkSession, count: int = 10, tasks: int = 1, start: int = 0) -> DataFrame:
+    """Rows of `SCHEMA`, from so many tasks."""
     return spark.range(start, start + count, 1, tasks).selectExpr(
         "id", "concat(md5(string(id)), md5(string(-id))) as text"
     )

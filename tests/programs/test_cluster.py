@@ -1,5 +1,6 @@
 """A real cluster of two workers whose Python lacks lakebed: the error says so, lakebed is shipped, and the rows are
-right although Spark runs a task twice, an executor dies, and the Python workers of a task."""
+right although Spark runs a task twice, an executor dies, the Python workers of a task do, and executors come and go
+with the work."""
 
 from __future__ import annotations
 
@@ -14,22 +15,32 @@ from tests.golden import unpack
 from tests.programs.bare_python import bare_python
 from tests.programs.cluster import standalone
 from tests.programs.on_cluster import ROWS
+from tests.programs.on_shrinking_cluster import FORMATS
+from tests.programs.on_shrinking_cluster import ROWS as SHRINKING_ROWS
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """The results of a driver on that cluster."""
+    """The results of the drivers on that cluster."""
     folder = tmp_path_factory.mktemp("cluster")
     python = bare_python(folder / "bare")
     table = unpack("hudi", "mor_v8")
     with standalone(folder) as master:
-        command = [sys.executable, "-m", "tests.programs.on_cluster", master, str(python), str(table), str(folder)]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        seen = driven("on_cluster", master, str(python), str(table), str(folder))
+        seen["shrinking"] = driven("on_shrinking_cluster", master, str(python), str(folder))
+    return seen
+
+
+def driven(program: str, *arguments: str) -> dict[str, dict[str, object]]:
+    """What one driver program saw."""
+    command = [sys.executable, "-m", f"tests.programs.{program}", *arguments]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     print(ran.stderr)  # how long each part took
     assert ran.returncode == 0, ran.stderr[-4000:]
-    return json.loads(ran.stdout.strip().splitlines()[-1])
+    found: dict[str, dict[str, object]] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return found
 
 
 @pytest.mark.parametrize("face", ["read", "load", "sql", "save", "write", "engine", "stream"])
@@ -71,6 +82,13 @@ def test_a_function_whose_task_runs_again_works_once(seen: dict[str, dict[str, o
     found = seen["called"]
     assert found.pop("attempts") == ["0", "1"] * 2
     assert found == {"tagged": "now", "tags": ["now"], "files": True, "instants": True, "snapshots": 1}
+
+
+def test_executors_come_and_go_with_the_work(seen: dict[str, dict[str, object]]) -> None:
+    found = seen["shrinking"]
+    assert found.pop("came") >= 2 * len(FORMATS)  # type: ignore[operator]
+    for table_format in FORMATS:
+        assert found[table_format] == {"rows": 2 * SHRINKING_ROWS, "distinct": 2 * SHRINKING_ROWS, "left": []}
 
 
 def test_the_event_log_has_no_secret(seen: dict[str, dict[str, object]]) -> None:
