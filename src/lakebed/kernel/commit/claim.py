@@ -7,11 +7,11 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from lakebed.errors import NotWrittenError, StorageError
+from lakebed.errors import CommitConflictError, NotWrittenError, RetryableError, StorageError
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 
@@ -54,6 +54,29 @@ def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = 
         if outcome is not PutOutcome.UNKNOWN or clock.steady() > until:
             return outcome
     return PutOutcome.UNKNOWN
+
+
+def put_new(store: Store, files: Mapping[str, bytes], what: str) -> None:
+    """Put files whose names nobody else may have, several at a time. Their names are chosen by a look at what there is,
+    so a writer that is late would else write over those of another one.
+
+    CommitConflictError where a name holds other bytes: `what` says what the files are. RetryableError where the store
+    gave no answer.
+    """
+
+    def put(item: tuple[str, bytes]) -> None:
+        outcome = claim(store, *item)
+        if outcome is PutOutcome.EXISTS and _look(store, *item) is not PutOutcome.CREATED:
+            raise CommitConflictError(
+                f"another writer has written {what}",
+                table=store.location,
+                file=item[0],
+                todo="Nothing of this is visible: write again",
+            )
+        if outcome is PutOutcome.UNKNOWN:
+            raise RetryableError("the store did not say whether a file was written", table=store.location, file=item[0])
+
+    store.together(put, files.items())
 
 
 def _put(store: Store, path: str, data: bytes, first: bool) -> PutOutcome:

@@ -150,6 +150,11 @@ class HudiSubject(Subject):
         """An instant's time of completion, by which versions 8 and 9 order snapshots, else its own time."""
         return self.completions.get(name, name) if self.version != "6" else name
 
+    @property
+    def last_write_options(self) -> Options:
+        """A clustering may be planned that nobody runs any more: it loses."""
+        return {**self.write_options, "hoodie.clustering.updates.strategy": "SparkAllowUpdateStrategy"}
+
     def rewrites(self, chance: random.Random) -> Options:
         """A compaction, of the log alone or into base files, or a clustering."""
         due = {"hoodie.compact.inline.max.delta.commits": chance.choice([1, 2])}
@@ -174,9 +179,13 @@ class HudiSubject(Subject):
         """The first batch is the table as it stands."""
         return bool(start)
 
+    def needs(self, name: str, model: Model) -> Sequence[str]:
+        """What the next batch reads, whatever it is."""
+        return (name,)
+
     def can_tell(self, store: Store, model: Model, name: str) -> bool:
         """Cleans take files that tell what a commit changed."""
-        return not any(path.endswith(".clean") for path in store.list(_TIMELINES[self.version != "6"]).names)
+        return all(one.action != "clean" for one in self.open(store).history(archived=True))
 
     def expiries(self, chance: random.Random) -> Options:
         """A clean that retains the newest few commits."""

@@ -163,7 +163,7 @@ class Run:
             if left:
                 raise Violation(f"a second clean-up removed {left} more")
         mode = "append" if subject.appends_by_key or not subject.keyed else "upsert"
-        table.write(subject.data([(0, 1)]), mode, subject.write_options)
+        table.write(subject.data([(0, 1)]), mode, subject.last_write_options)
         self._all_kept()
 
     def _cleaned(self, table: Table) -> None:

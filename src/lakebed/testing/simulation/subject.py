@@ -86,6 +86,11 @@ class Subject(ABC):
         return {}
 
     @property
+    def last_write_options(self) -> Options:
+        """Options of the write that shows that a table lives, after all others."""
+        return self.write_options
+
+    @property
     def open_options(self) -> Options:
         """Options that the table is opened with."""
         return {}

@@ -16,7 +16,7 @@ import pytest
 import lakebed
 import lakebed.hudi
 from lakebed import Table
-from lakebed.errors import CommitConflictError, CommitUnknownError, UnsupportedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, RetryableError, UnsupportedError
 from lakebed.formats.hudi.commit import completion as completions
 from lakebed.formats.hudi.commit import exclusive
 from lakebed.formats.hudi.commit import heartbeat as heartbeats
@@ -27,6 +27,7 @@ from lakebed.formats.hudi.commit.heartbeat import Heartbeat
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import WRITES
+from lakebed.formats.hudi.metadata_table import write as metadata_writes
 from lakebed.formats.hudi.timeline.writing import completed_file, request
 from lakebed.formats.hudi.write.run import WriteRun
 from lakebed.kernel import clock
@@ -578,6 +579,28 @@ def test_an_unanswered_commit_that_is_taken_back_cannot_land_any_more(
     assert not (Path(table.location) / path).exists()
 
 
+def test_a_commit_that_landed_unanswered_is_unknown_where_it_cannot_be_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails while the commit is to be taken back too: that error would say that nothing is there."""
+    table = orders(tmp_path)
+    complete = transactions.complete
+
+    def unanswered(store: Store, *more: Any) -> None:
+        complete(store, *more)
+        monkeypatch.setattr(Transaction, "abort", failing)
+        raise CommitUnknownError("no answer", table=store.location)
+
+    def failing(self: Transaction) -> None:
+        self._heartbeat.stop()
+        raise RetryableError("cannot list")
+
+    monkeypatch.setattr(transactions, "complete", unanswered)
+    with pytest.raises(CommitUnknownError, match="no answer"):
+        table.write(rows(1))
+    assert held(table) == [(1, "x")]
+
+
 @pytest.mark.parametrize("step", ["request", "inflight"])
 def test_a_state_file_that_lands_after_the_lock_was_taken_begins_nothing(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
@@ -648,6 +671,24 @@ def test_a_plan_is_run_by_one_process_where_another_took_the_lock_meanwhile(
         table.rewrite(options=once)
     assert held(table) == [(1, "y")]
     assert len([*Path(table.location).glob(".hoodie/timeline/*_*.commit")]) == 1
+
+
+@pytest.mark.parametrize("step", ["request", "inflight", "complete"])
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_late_writer_does_not_write_over_what_others_wrote_to_the_metadata_table(
+    version: int, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    """It has chosen the name of its log file before: in table version 6 the other writer chose the same one."""
+    table = orders(tmp_path, version=version)
+    table.write(rows(1))
+    other = lakebed.open(table.location)
+    before_it_lands(monkeypatch, metadata_writes, step, lambda: other.write(rows(2, dt="b")))
+    with pytest.raises(CommitConflictError):
+        table.write(rows(3, dt="c"))
+    assert held(lakebed.open(table.location)) == [(1, "x"), (2, "x")]
+    table.write(rows(3, dt="c"))
+    assert held(table) == [(1, "x"), (2, "x"), (3, "x")]
+    assert "hoodie.table.metadata.partitions=files" in Path(table.location, ".hoodie/hoodie.properties").read_text()
 
 
 def test_of_two_late_completions_one_stays(tmp_path: Path, late: LateClock) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import NotWrittenError, RetryableError
+from lakebed.errors import CommitConflictError, NotWrittenError, RetryableError
 from lakebed.kernel import clock
-from lakebed.kernel.commit.claim import TRIES, ask_again, claim
+from lakebed.kernel.commit.claim import TRIES, ask_again, claim, put_new
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.testing.faults import Fault, FaultyStore, Kind
 
@@ -144,3 +144,13 @@ def test_a_store_that_fails_is_asked_again(failing: int, calls: int) -> None:
         else:
             assert ask_again(act, 3) == "there"
     assert (len(asked), waits) == (calls, [0.1, 0.2][: calls - 1])
+
+
+def test_files_are_put_where_nobody_else_has(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.write("a", b"mine")
+    put_new(store, {"a": b"mine", "b": b"mine"}, "here")
+    assert store.read("b") == b"mine"
+    with pytest.raises(CommitConflictError, match="another writer has written here"):
+        put_new(store, {"c": b"mine", "b": b"other"}, "here")
+    assert store.read("b") == b"mine"

@@ -52,6 +52,7 @@ from lakebed.formats.hudi.timeline.writing import (
     request,
 )
 from lakebed.kernel import clock
+from lakebed.kernel.commit.claim import put_new
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
@@ -247,7 +248,7 @@ def _command(
     version = 1 + max(log.version for log in logs)
     path = file_path(each.partition_path, command_file(each, version))
     block = command_block(instant, target)
-    context.store.write(path, block)
+    put_new(context.store, {path: block}, "to the log of a file group meanwhile")
     sizes = {context.location_of(file_path(each.partition_path, log.name)): log.size for log in logs}
     return {context.location_of(path): len(block)}, sizes
 

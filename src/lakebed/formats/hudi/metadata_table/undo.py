@@ -15,6 +15,7 @@ from lakebed.formats.hudi.metadata_table.opened import is_log_compaction
 from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
 from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.writing import complete, inflight, remove_instant, remove_pending, request
+from lakebed.kernel.commit.claim import put_new
 
 _SUFFIX = "006"
 """What follows the instant of a rollback in table version 6 and older."""
@@ -107,5 +108,5 @@ def _command(target: Target, instant: str, undone: str, each: RollbackRequest) -
     version = 1 + max(log.version for log in logs)
     path = file_path(each.partition_path, command_file(each, version))
     block = command_block(instant, undone)
-    target.store.write(path, block)
+    put_new(target.store, {path: block}, "to the metadata table meanwhile")
     return {f"{target.store.location}/{path}": len(block)}

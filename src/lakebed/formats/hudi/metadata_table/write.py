@@ -27,6 +27,7 @@ from lakebed.formats.hudi.metadata_table.opened import FOLDER
 from lakebed.formats.hudi.metadata_table.records import GroupRecords
 from lakebed.formats.hudi.metadata_table.target import Target, stat_of
 from lakebed.formats.hudi.timeline.writing import complete, inflight, request
+from lakebed.kernel.commit.claim import put_new
 
 UPSERT = "UPSERT_PREPPED"
 _META_FIELDS = 5
@@ -60,7 +61,7 @@ def delta_commit(target: Target, instant: str, records: Sequence[GroupRecords], 
                 **log,
             )
         )
-    target.outer.write_many(files)
+    put_new(target.outer, files, "to the metadata table meanwhile")
     complete(
         store,
         config,

@@ -11,12 +11,13 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError, UsageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.gone import changed_meanwhile, conflict_when_gone
 from lakebed.formats.hudi.commit.message import HudiMessage
@@ -231,7 +232,8 @@ class HudiSink:
                 check=last_steps,
             )
         except BaseException as error:
-            transaction.abort()
+            with suppress(LakebedError, OSError) if isinstance(error, CommitUnknownError) else nullcontext():
+                transaction.abort()  # whatever becomes of it, nobody knows of a commit that the store left open
             if is_gone(error):
                 raise changed_meanwhile(error) from error
             raise
