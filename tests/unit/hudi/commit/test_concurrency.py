@@ -437,6 +437,24 @@ def test_files_that_a_writer_makes_after_its_rollback_are_no_rows_of_a_table_tha
     assert held(table) == [(1, "again"), (2, "x")]
 
 
+def test_others_wait_for_few_calls_of_a_write(tmp_path: Path) -> None:
+    """What needs no lock is done before it is taken. Every call here is a round trip for which all writers wait."""
+    store = FaultyStore(open_store(orders(tmp_path).location))
+    table = lakebed.open(store)
+    table.write(rows(1))
+    store.calls.clear()
+    table.write(rows(2), "upsert")
+    turns: list[int] = []
+    inside = False
+    for call in store.calls:
+        if call.path == ".hoodie/.lakebed/writer.lock":
+            inside = call.verb == "put_if_absent"
+            turns += [0] if inside else []
+        elif inside:
+            turns[-1] += 1
+    assert turns == [3, 11]
+
+
 class LateClock:
     """A clock that only waits move, by a second at least, and `pass_by`."""
 

@@ -158,27 +158,24 @@ class Transaction:
             if stats
             else b""
         )
-        with self.context.locked() as held:
-            timeline = self.context.timeline()
-            if timeline.by_time.get(self.instant) is None:  # the inflight file alone would bring it back
-                raise self._conflict("another writer took this write back")
+        if not self.context.concurrency.shared_lock:
+            self._put_inflight(content)
+            return
+        with self.context.locked():
             if self._began is not None and self.context.concurrency.early:
                 groups = frozenset((stat.partition, stat.file_id) for stat in stats if stat.file_id)
-                self._refuse(conflict_early(self.context, timeline, self._began, groups))
-            held()
-            inflight(self.context.store, self.context.config, self.instant, self.action, content)
-            if held.is_over:
-                self._check_requested(held)
+                self._refuse(conflict_early(self.context, self.context.timeline(), self._began, groups))
+            self._put_inflight(content)
 
-    def _check_requested(self, held: Held) -> None:
-        """CommitConflictError where another writer took the instant back while its inflight file was on its way, which
-        goes again."""
-        with held.going_on():
-            entry = self.context.timeline().by_time.get(self.instant)
-            if entry is not None and not entry.requested:
-                self.context.store.delete(inflight_file(self.context.config, self.instant, self.action))
-                entry = None
-        if entry is None:
+    def _put_inflight(self, content: bytes) -> None:
+        """Put the inflight file. That needs no lock, so nobody waits for it. CommitConflictError where another writer
+        took the instant back before: then the file goes again, which alone would bring the instant back. Whoever takes
+        it back from now on removes the file too."""
+        context = self.context
+        inflight(context.store, context.config, self.instant, self.action, content)
+        entry = context.timeline().by_time.get(self.instant)
+        if entry is None or not entry.requested:
+            context.store.delete(inflight_file(context.config, self.instant, self.action))
             raise self._conflict("another writer took this write back")
 
     def commit(
