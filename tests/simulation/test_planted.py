@@ -13,11 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakebed.formats.hudi import rollback
 from lakebed.formats.hudi.archive.write_lsm import LsmWriter
 from lakebed.formats.hudi.archive.write_v1 import V1Writer
-from lakebed.formats.hudi.commit import exclusive, transaction
+from lakebed.formats.hudi.commit import conflicts, exclusive, transaction
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.restore import request_restore
 from lakebed.formats.hudi.expire import plan as clean_plan
 from lakebed.formats.hudi.expire import run as clean_run
+from lakebed.formats.hudi.read.stream import HudiStream
+from lakebed.formats.hudi.rewrite import log_compact
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.iceberg.alter import plan
 from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
@@ -101,6 +107,23 @@ def whatever_is_there(self: CatalogTable, base: Loaded, current: Any, *arguments
 
 STAGE = CatalogTable._stage
 
+
+def but_one(context: WriteContext, timeline: Timeline, to: Entry, going: Sequence[Entry]) -> str:
+    """The plan of a restore without the oldest of the commits that it takes back."""
+    return request_restore(context, timeline, to, going[:-1])
+
+
+def only_the_last(self: HudiStream, *arguments: Any) -> list[Any]:
+    return COMMITS(self, *arguments)[-1:]
+
+
+COMMITS = HudiStream._commits
+
+
+def nothing(*_: Any, **__: Any) -> bytes:
+    return b""
+
+
 PLANTED: dict[str, tuple[str, int, Planted]] = {
     "locks that are taken over without a look, Hudi": (
         "hudi", 200031, lambda: patch.object(exclusive, "decide_place", never)
@@ -167,6 +190,15 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "archivals that write nothing, Hudi": (
         "hudi", 290, lambda: all_of(patch.object(V1Writer, "add", never), patch.object(LsmWriter, "add", never))
     ),
+    "streams that skip a commit, Hudi": ("hudi", 89, lambda: patch.object(HudiStream, "_commits", only_the_last)),
+    "restores that leave a commit, Hudi": ("hudi", 1107, lambda: patch.object(rollback, "request_restore", but_one)),
+    "log compactions that lose deletes, Hudi": (
+        "hudi", 374, lambda: patch.object(log_compact, "delete_block", nothing)
+    ),
+    "overwrites that do not see new rows, Hudi": (
+        "hudi", 65, lambda: patch.object(transaction.Transaction, "_closed", lambda *_: frozenset())
+    ),
+    "buckets that are begun twice, Hudi": ("hudi", 108, lambda: patch.object(conflicts, "_buckets", frozenset)),
 }  # fmt: skip
 """Each with its format and the first of the seeds that look for it."""
 
