@@ -32,6 +32,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit import branches_and_tags
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
 from lakebed.formats.iceberg.write import committer as iceberg_committer
+from lakebed.formats.paimon import branches as paimon_branches
 from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.commit import committer as paimon_committer
@@ -87,7 +88,15 @@ def without_the_first(steps: Any, snapshots: Sequence[Any]) -> None:
     CHANGES(steps, snapshots[1:])
 
 
+def without_the_newest(self: Any, branch: str, kind: str, wanted: Callable[[int], bool]) -> dict[int, bytes]:
+    """The snapshots of the branch that a fast-forward follows, but for the newest one."""
+    files = FILES(self, branch, kind, wanted)
+    drops = kind == "snapshot" and branch != self.history.branch and len(files) > 1
+    return {number: data for number, data in files.items() if not drops or number < max(files)}
+
+
 BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
+FILES = paimon_branches.Branches._bytes
 
 
 def without_a_look(operations: TableOperations, branch: str, to: str, dry_run: bool = False) -> Any:
@@ -178,7 +187,13 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         "paimon", 0, lambda: patch.object(merge_tree.MergeTree, "_batches", without_deletes)
     ),
     "streams that skip a snapshot, Paimon": (
-        "paimon", 703, lambda: patch.object(paimon_stream, "_read_changes", without_the_first)
+        "paimon", 702, lambda: patch.object(paimon_stream, "_read_changes", without_the_first)
+    ),
+    "fast-forwards that drop the newest snapshot, Paimon": (
+        "paimon", 3240, lambda: patch.object(paimon_branches.Branches, "_bytes", without_the_newest)
+    ),
+    "compactions that lose new columns, Paimon": (
+        "paimon", 5228, lambda: patch.object(paimon_committer, "check_columns", never)
     ),
     "aborts that remove what the table holds, Paimon": (
         "paimon", 664, lambda: patch.object(paimon_committer, "held_files", lambda *_: set())

@@ -1,5 +1,6 @@
 """Branches that are made, removed and followed."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from lakebed.errors import (
     CommitConflictError,
     LakebedError,
     NotInHistoryError,
+    RetryableError,
     TableNotFoundError,
     UnsupportedError,
     UsageError,
@@ -17,10 +19,12 @@ from lakebed.formats.paimon.branches import Branches
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.files import open_store
+from lakebed.testing.faults import Crash, FaultyStore
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import drain
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
+from tests.unit.paimon.expire.test_run import AT_ONCE
 
 
 def test_a_branch_of_a_tag_has_its_rows_and_schemas(make: Make) -> None:
@@ -194,3 +198,35 @@ def test_the_changelog_of_snapshots_that_two_branches_have_stays(make: Make, ver
     reader = lakebed.open(table.location, {"read.start-commit": "earliest"}).stream()
     told = [row["id"] for _, plan in drain(reader) for row in run(plan, 1).read_all().to_pylist()]
     assert sorted(told) == [1, 2, 3, 4]
+
+
+class Forgetful(FaultyStore):
+    """A store that does not delete the note that a branch is being made: it fails, or the process dies."""
+
+    def __init__(self, folder: str, dies: bool) -> None:
+        super().__init__(open_store(folder))
+        self.dies = dies
+
+    def delete(self, path: str) -> None:
+        if path.startswith(".lakebed/branches/"):
+            raise Crash("before the note goes") if self.dies else RetryableError("no answer", file=path)
+        super().delete(path)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_branch_that_was_made_gets_no_snapshot_again_that_has_expired(make: Make, dies: bool) -> None:
+    table = make(write__only="true")
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("t")
+    with pytest.raises(Crash) if dies else nullcontext():
+        lakebed.open(Forgetful(table.location, dies)).branch("b", "tag:t")
+    branch = lakebed.open(table.location, {"branch": "b"})
+    for number in (2, 3):
+        branch.write(rows(("a", number, "v", 1)))
+    branch.expire(options=AT_ONCE)
+    assert [instant.time for instant in branch.history()] == ["3"]
+    table.branch("b", "tag:t")
+    assert [instant.time for instant in branch.history()] == ["3"]
+    assert len(contents(branch)) == 3
+    with pytest.raises(UsageError, match="already a branch"):
+        table.branch("b", "tag:t")

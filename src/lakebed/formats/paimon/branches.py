@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    NotInHistoryError,
+    StorageError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json, snapshot_to_json
 from lakebed.formats.paimon.commit.claim import write_earliest, write_hints
@@ -66,6 +73,8 @@ class Branches:
                 todo=f"Repeat that call, or delete branch {name!r} first",
             )
         files = self._files(name, tag)
+        if begun is not None:
+            files = self._missing_files(name, files)
         if begun is None and store.put_if_absent(note, note_text) is not PutOutcome.CREATED:
             raise _unknown(f"branch {name!r} was made", store.location)
         if begun is None and name in self.history.branches():  # somebody else was faster, from begin to end
@@ -74,7 +83,8 @@ class Branches:
         for path, data in files:
             if store.put_if_absent(path, data) is PutOutcome.UNKNOWN:
                 raise _unknown(f"branch {name!r} was made", store.location)
-        store.delete(note)
+        with suppress(StorageError):  # the branch is there
+            store.delete(note)
 
     def delete(self, name: str, options: Options) -> None:
         """Remove a branch with its snapshots and tags. NotInHistoryError when there is none of that name, UsageError
@@ -160,6 +170,12 @@ class Branches:
         ids = [number for number in reversed(history.schema_ids()) if number <= newest]
         schemas = store.read_many([schema_path(history.branch, number) for number in ids])
         return files + [(schema_path(name, number), data) for number, data in zip(ids, schemas, strict=True)]
+
+    def _missing_files(self, name: str, files: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """What a call that died has left to write. Where the branch is there, its snapshot and tag may have gone since:
+        only schemas are filled in."""
+        schemas = [(path, data) for path, data in files if path.startswith(f"{branch_prefix(name)}schema/")]
+        return schemas if self.history.store.exists(schemas[0][0]) else files
 
     def _bytes(self, branch: str, kind: str, wanted: Callable[[int], bool]) -> dict[int, bytes]:
         """The numbered files of a branch's folder. One that goes meanwhile is left out."""

@@ -18,6 +18,8 @@ from lakebed.verbs.stream import KeepsProgress, Limits, StreamReader
 Event = tuple[str, int, int]
 """A row's kind, id and value."""
 _ADDED = ("+I", "+U")
+_BEGINNINGS = 3
+"""How often a job may have to begin anew when nobody else is at work."""
 _AGAIN = 0.3
 """How often a batch is read twice, by another reader: a job may die behind the last call that it makes of the table."""
 
@@ -73,8 +75,8 @@ class Follower:
         if self._position is None and not self.batches:
             return
         chance = random.Random(0)
-        while not self.go_on(store, chance, 1000):
-            pass
+        if not any(self.go_on(store, chance, 1000) for _ in range(_BEGINNINGS)):
+            raise Violation(f"{self._name} cannot catch up: what it reads next is gone, wherever it begins")
         self._compare(self._model.now, "at the end")
 
     # ---- one batch ----

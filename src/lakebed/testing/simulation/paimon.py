@@ -4,15 +4,16 @@ compaction in the write."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import lakebed
 from lakebed.formats.paimon.read.position import StreamPosition
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Model, Row
+from lakebed.testing.simulation.model import Head, Model, Row, State
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, rows_of
 from lakebed.verbs.stream import StreamReader
@@ -20,6 +21,7 @@ from lakebed.verbs.table import Table
 
 _ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
 _HINTS = ("EARLIEST", "LATEST")
+_OF_BRANCH = re.compile(r"branch/branch-([^/]+)/(snapshot|schema)/\2-\d+$")
 _VECTORS = ("deletion-vectors.enabled", "deletion-vectors.merge-on-read")
 _STAYING = ("snapshot/", "tag/", "changelog/", "schema/", "branch/", "consumer/", "lakebed-", ".")
 
@@ -30,6 +32,8 @@ class PaimonSubject(Subject):
     format = "paimon"
     by_sequence = True
     upkeep = (".lakebed/",)
+    forwards_go_back = True
+    stops_for_branches = True
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),
@@ -62,6 +66,25 @@ class PaimonSubject(Subject):
             ),
             "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1)),
             "reader": (("stream", 2), ("commit_prepared", 1)),
+        },
+        {
+            "writer": (
+                ("upsert", 2), ("append", 1), ("two_phase", 1), ("tag", 2), ("branch", 3), ("write_branch", 5),
+                ("fast_forward", 2), ("delete_branch", 1), ("expire", 1), ("rewrite", 1),
+            ),
+            "service": (
+                ("tag", 2), ("branch", 2), ("write_branch", 2), ("fast_forward", 2), ("delete_branch", 1),
+                ("untag", 1), ("expire", 2), ("rewrite", 1), ("orphans", 1),
+            ),
+            "reader": (("read_branch", 3), ("read", 1), ("stream", 2)),
+        },
+        {
+            "writer": (
+                ("alter", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("overwrite", 1), ("two_phase", 2),
+                ("rewrite", 1), ("expire", 1), ("stream", 1),
+            ),
+            "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
+            "reader": (("read", 2), ("read_old", 2), ("alter", 1), ("stream", 2)),
         },
     )  # fmt: skip
 
@@ -97,12 +120,34 @@ class PaimonSubject(Subject):
         lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], options)
 
     def publishes(self, verb: str, path: str) -> bool:
-        """Snapshot files come by commits and go by rollbacks and expiries."""
-        return path.startswith("snapshot/snapshot-")
+        """Snapshot files come by commits and go by rollbacks and expiries, those of branches too. A schema is an
+        alteration, or the first of a branch."""
+        return path.startswith(("snapshot/snapshot-", "schema/schema-")) or bool(_OF_BRANCH.match(path))
 
     def points(self, path: str) -> bool:
         """The hints."""
-        return path.startswith("snapshot/") and path.endswith(_HINTS)
+        return "snapshot/" in path and path.endswith(_HINTS)
+
+    def branch_point(self, model: Model, chance: random.Random) -> tuple[Any, Callable[[], Sequence[State]]]:
+        """A tag, or no snapshot at all."""
+        known = dict(model.tags)
+        if not known or chance.random() < 0.2:
+            return None, lambda: [frozenset()]
+        name = chance.choice([*known])
+        return f"tag:{name}", lambda: [known[name]]
+
+    def branches(self, store: MemoryStore, table: Table) -> dict[str, Head]:
+        """Snapshots of branches are not in the table's history."""
+        matches = (_OF_BRANCH.match(path) for path in store.files)
+        names = sorted({match[1] for match in matches if match and match[2] == "schema"})
+        found: dict[str, Head] = {}
+        for name in names:
+            branch = self.open(store, name)
+            newest = branch.newest()
+            key = f"{name} {newest.time}" if newest else ""
+            rows = self.rows_before(store, key)
+            found[name] = Head(self._read(store, branch, key) if rows is None else rows, "")
+        return found
 
     def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
         """All rows, then the changes. Some keep their progress in the table as a consumer's."""
@@ -161,15 +206,21 @@ class PaimonSubject(Subject):
 
     def named(self, store: MemoryStore) -> set[str]:
         """What snapshots and tags lead to; all of the other folders of metadata stays."""
-        roots = {path for path in store.files if path.startswith(_ROOTS) and not path.endswith(_HINTS)}
-        return named(store.files, roots) | {path for path in store.files if path.startswith(_STAYING)}
+        return named(store.files, _roots(store)) | {path for path in store.files if path.startswith(_STAYING)}
 
     def needed(self, store: MemoryStore) -> set[str]:
         """Without the data files that only entries name which are taken back."""
-        roots = {path for path in store.files if path.startswith(_ROOTS) and not path.endswith(_HINTS)}
-        gone = taken_back(store.files, roots)
+        gone = taken_back(store.files, _roots(store))
         return {path for path in self.named(store) if path.rpartition("/")[2] not in gone}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """All files of a table without a snapshot: a clean-up has nothing there to go by."""
         return set() if any(path.startswith(_ROOTS[0]) for path in store.files) else set(store.files)
+
+
+def _roots(store: MemoryStore) -> set[str]:
+    """The snapshots, tags and changelogs of all branches."""
+    paths = {
+        path: path.partition("/")[2].partition("/")[2] if path.startswith("branch/") else path for path in store.files
+    }
+    return {path for path, inner in paths.items() if inner.startswith(_ROOTS) and not inner.endswith(_HINTS)}

@@ -31,6 +31,7 @@ from lakebed.testing.simulation.model import (
     State,
     Violation,
     adding,
+    difference,
     putting,
     removing,
     replacing,
@@ -346,19 +347,30 @@ class Process:
             name, self._branch = self._branch, ""
             states = self.model.branches[name]
             since, back = len(states) - 1, self.subject.forwards_go_back
+            if self.subject.stops_for_branches and not self._alone():
+                return
             change = Change(f"fast-forward to {name}", _same, leads_to=lambda: states[since:], goes_back=back)
             change.certain = False
+            if back:
+                change.leads_to = lambda: [*self.model.states, *states]
+                self.model.tags.clear()  # those of what goes are gone, and those of the branch come
             if not back:
                 before = self.model.before[name]
                 change.follows = lambda: [*before, *states]
             self._move(change)
             self.table.fast_forward(name)
+            if back and self.model.now != states[-1]:
+                raise Violation(f"{self.name}: {change.text} ended well\n{difference(states[-1], self.model.now)}")
 
     def delete_branch(self) -> None:
         """A branch goes."""
-        if self._choose_branch():
-            self._move(Change(f"removal of {self._branch}", _same, branch=self._branch, drops=True))
-            self.table.delete_branch(self._branch)
+        if self._choose_branch() and (not self.subject.stops_for_branches or self._alone()):
+            change = self._move(Change(f"removal of {self._branch}", _same, branch=self._branch, drops=True))
+            try:
+                self.table.delete_branch(self._branch)
+            except LakebedError:
+                change.goes_back |= self.subject.stops_for_branches  # it may be gone, and some of its files not
+                raise
             if self._branch in self.model.branches:  # another one may have removed it at the same time
                 raise Violation(f"{self.name}: the removal of {self._branch} was acknowledged, and it is there")
 

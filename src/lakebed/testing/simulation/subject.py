@@ -42,6 +42,8 @@ class Subject(ABC):
     """Whether a rollback removes the tags of newer snapshots."""
     forwards_go_back: ClassVar[bool] = False
     """Whether a fast-forward removes what the table has beyond the beginning of the branch."""
+    stops_for_branches: ClassVar[bool] = False
+    """Whether a branch is put in the table's place, or removed, only while its writers are stopped."""
     appends_by_key: ClassVar[bool] = True
     """Whether rows that are appended to a table with a key replace those of their keys."""
     by_sequence: ClassVar[bool] = False

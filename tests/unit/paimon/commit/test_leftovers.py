@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -296,13 +297,21 @@ def test_a_process_that_finds_its_commit_made_spares_the_compaction_that_another
     assert sorted(row[1] for row in contents(again)) == [1, 2]
 
 
-def test_a_compaction_that_only_moves_a_file_is_taken_back_where_it_came_too_late(make: Make) -> None:
-    """That a newer snapshot has the file proves nothing: it was there before, on a lower level."""
+@pytest.mark.parametrize("rival", [False, True])
+def test_a_compaction_that_only_moves_a_file_is_taken_back_where_it_came_too_late(make: Make, rival: bool) -> None:
+    """That a newer snapshot has the file proves nothing: it was there before, on a lower level, or another compaction
+    has moved it."""
     table = make(bucket="1", **BY_HAND)
     table.write(rows(("a", 1, "v", 1)))
 
-    late = lakebed.open(Overtaken(table.location, lambda: overtake(table.location)))
-    late.rewrite(options={"write-only": "false"})
+    def others() -> None:
+        if rival:
+            lakebed.open(table.location).rewrite(options={"write-only": "false"})
+        overtake(table.location)
+
+    late = lakebed.open(Overtaken(table.location, others))
+    with pytest.raises(CommitConflictError) if rival else nullcontext():
+        late.rewrite(options={"write-only": "false"})
     again = lakebed.open(table.location)
     assert not (Path(table.location) / "snapshot/snapshot-2").exists()
     assert len(contents(again)) == 3

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import NotInHistoryError, TableNotFoundError, UsageError
+from lakebed.errors import NotInHistoryError, RetryableError, TableNotFoundError, UsageError
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.kernel import clock
+from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.testing.faults import FaultyStore
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
@@ -205,3 +207,36 @@ def test_a_tag_gets_another_name(make: Make) -> None:
         automatic.rename_tag("new", "2024-01-02")
     automatic.rename_tag("2024-01-01", "2024-01-02")
     assert contents(table, as_of="tag:2024-01-02") == [("a", 1, "v", 1)]
+
+
+class Blind(FaultyStore):
+    """A store where snapshots expire just before a tag is made, and that then fails to read so many times."""
+
+    def __init__(self, folder: str, failing: int) -> None:
+        super().__init__(open_store(folder))
+        self.failing, self.is_made = failing, False
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        lakebed.open(self.real.location).expire(options=AT_ONCE)
+        self.is_made = True
+        return super().put_if_absent(path, data)
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if self.is_made and self.failing:
+            self.failing -= 1
+            raise RetryableError("no answer", file=path)
+        return super().read(path, start, length)
+
+
+@pytest.mark.parametrize("failing", [1, 99])
+def test_a_tag_whose_snapshot_cannot_be_looked_for_is_taken_back(make: Make, failing: int) -> None:
+    """A tag of files that are gone would stop every clean-up."""
+    table = make(write__only="true")
+    for n in range(3):
+        table.write(rows(("a", 1, "v", n)), "overwrite")
+    late = lakebed.open(Blind(table.location, failing))
+    with clock.set_clock(pause=lambda _: None), pytest.raises(NotInHistoryError if failing == 1 else RetryableError):
+        late.tag("late", 1)
+    assert [ref.name for ref in table.refs()] == ["main"]
+    table.expire(options={"lakebed.expire.what": "orphan-files"})
+    assert contents(table) == [("a", 1, "v", 2)]

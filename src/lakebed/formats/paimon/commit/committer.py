@@ -16,6 +16,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.callbacks import commits_after
+from lakebed.formats.paimon.commit.conflicts import check_columns
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.hash_indexes import write_hash_indexes
 from lakebed.formats.paimon.commit.kinds import (
@@ -252,6 +253,8 @@ class Committer:
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
         user, rows_since = self._commit.user, self._commit.rows_since
+        if any(message.deleted_files for message in appends):
+            check_columns(self._history, [replace(message, compact_before=(), compact_after=()) for message in appends])
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier, latest)):
             indexes = write_hash_indexes(self._store, latest, appends, replaced is not None)
             new = NewSnapshot(
@@ -283,6 +286,7 @@ class Committer:
                 origin=origin,
             )
             try:
+                check_columns(self._history, compacts)
                 latest = self._commit_snapshot(new, latest)
             except (CommitConflictError, ReplayedError):
                 if snapshot is not None:  # the appends stand, and their files are not the compaction's

@@ -18,6 +18,7 @@ from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexMa
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
+from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.entries import Entries
 from lakebed.formats.paimon.manifests import delta_list, entries_of, manifest_metas
@@ -62,6 +63,25 @@ def check_conflicts(
         _check_bucket_counts(rest, added, table)
     if schema.primary_keys:
         _check_levels(chain(_key_ranges(rest), _key_ranges(added)), schema, table)
+
+
+def check_columns(history: History, messages: Iterable[PaimonMessage]) -> None:
+    """Raise CommitConflictError when files are replaced that have columns, or types, which the schema of the new files
+    does not have yet: somebody altered the table meanwhile and wrote to it, and what they wrote would be lost."""
+    for message in messages:
+        pairs = (message.deleted_files, message.new_files), (message.compact_before, message.compact_after)
+        for before, after in pairs:
+            names = {file.file_name for file in before}
+            oldest = min((file.schema_id for file in after if file.file_name not in names), default=None)
+            for newer in sorted({file.schema_id for file in before if oldest is not None and file.schema_id > oldest}):
+                known = {(item.id, item.type) for item in history.schema(oldest or 0).fields}
+                lost = [item.name for item in history.schema(newer).fields if (item.id, item.type) not in known]
+                if lost:
+                    raise _conflict(
+                        f"files with the columns {', '.join(lost)} of schema {newer} would be replaced by ones of "
+                        f"schema {oldest}: the table was altered meanwhile",
+                        history.store.location,
+                    )
 
 
 def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table: str) -> None:

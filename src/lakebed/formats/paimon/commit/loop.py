@@ -166,9 +166,9 @@ class _CommitLoop:
                 lambda: self._write_hints(snapshot, attempt),
             )
             place = self._store.together(lambda act: act(), looks)[0]
-            if place is Place.DOUBLE:
-                raise self._double(snapshot, attempt)
-            if place is Place.OUT_OF_LINE:
+            if place is Place.DOUBLE and self._new.identifier != BATCH_IDENTIFIER:
+                raise self._double(snapshot)
+            if place is not Place.IN_LINE:
                 return self._withdrawn(snapshot, attempt)
             self._history.committed(snapshot)
             self._report(attempt.entries)
@@ -198,7 +198,7 @@ class _CommitLoop:
         self._hint_newest()
         return Lost(f"snapshot {snapshot.id - 1}, on which it was based, expired or was rolled back meanwhile")
 
-    def _double(self, snapshot: Snapshot, attempt: Attempt) -> ReplayedError:
+    def _double(self, snapshot: Snapshot) -> ReplayedError:
         """Take a claimed snapshot back that expired before it came, as that of another process of the user did, or that
         is the oldest one. Its rows are in the table either way."""
         self._take_back(snapshot)

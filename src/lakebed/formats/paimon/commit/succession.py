@@ -40,8 +40,8 @@ class Place(Enum):
     OUT_OF_LINE = 1
     """It leads nowhere: newer snapshots have none of its files."""
     DOUBLE = 2
-    """Newer snapshots have its files, and none of its manifests: they follow a merge of these, or the same commit as
-    another process of its user has made it."""
+    """Newer snapshots have its files, and none of its manifests: they follow a merge of these, or another commit of the
+    same changes, as two processes of a user make it, or two compactions that only move a file."""
 
 
 def place_of(
@@ -95,7 +95,7 @@ def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEnt
         if own & {meta.file_name for meta in metas}:
             return Place.IN_LINE
         added, deleted = ({entry.file.file_name for entry in entries if entry.kind == kind} for kind in (ADD, DELETE))
-        made = added - deleted  # another commit may move the same file to the same level
+        made = added - deleted
         if made:  # a later commit may have deleted them, but the list of the manifests before it has them
             has_files = any(entry.file.file_name in made for entry in entries_of(store, metas))
         else:
@@ -104,7 +104,8 @@ def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEnt
         return Place.IN_LINE
     if not has_files:
         return Place.OUT_OF_LINE
-    return Place.IN_LINE if claimed.commit_identifier == BATCH_IDENTIFIER else Place.DOUBLE
+    is_unique = bool(made) and claimed.commit_identifier == BATCH_IDENTIFIER
+    return Place.IN_LINE if is_unique else Place.DOUBLE
 
 
 def _of(history: History, claimed: Snapshot) -> set[Identity]:

@@ -22,6 +22,7 @@ from lakebed.formats.paimon.tags.removal import release_files, remove_tag
 from lakebed.formats.paimon.tags.success_file import SuccessFile
 from lakebed.kernel import clock
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
+from lakebed.kernel.commit.claim import ask_again
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
@@ -54,9 +55,8 @@ class Tags:
             raise self._in_use(name)
         if outcome is PutOutcome.UNKNOWN:
             raise self._unknown("created")
-        if not is_newest and not self._is_held(name, tagged):
-            store.delete(tag_path(self.history.branch, name))
-            raise self._expired(tagged)
+        if not is_newest:
+            self._check_held(name, tagged, lambda: store.delete(tag_path(self.history.branch, name)))
         self._call(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
 
     def replace(self, name: str, tagged: Snapshot | None, time_retained: Span = None, is_newest: bool = False) -> None:
@@ -76,9 +76,8 @@ class Tags:
 
         def move() -> None:
             store.write(path, tag_to_json(tag))
-            if not is_newest and not self._is_held(name, tagged):
-                store.write(path, before)
-                raise self._expired(tagged)
+            if not is_newest:
+                self._check_held(name, tagged, lambda: store.write(path, before))
 
         release_files(self.history, self.schema, self.options, name, move)
 
@@ -158,6 +157,19 @@ class Tags:
         """Call the tag callbacks, best effort. The log says which failed."""
         for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.history.store.location, note)
+
+    def _check_held(self, name: str, tagged: Snapshot, take_back: Callable[[], object]) -> None:
+        """Raise NotInHistoryError where nothing else has the snapshot of a tag that was just made, and the error of a
+        look that does not tell. The tag is taken back then: one whose files are gone would stop every clean-up. A store
+        that fails is asked again."""
+        try:
+            is_held = ask_again(lambda: self._is_held(name, tagged))
+        except Exception:
+            ask_again(take_back)
+            raise
+        if not is_held:
+            ask_again(take_back)
+            raise self._expired(tagged)
 
     def _is_held(self, name: str, tagged: Snapshot) -> bool:
         """Whether something else has the snapshot of a tag that was just made: the snapshot itself, or another tag.
