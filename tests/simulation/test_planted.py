@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.catalog.table import CatalogTable
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit import branches_and_tags
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
+from lakebed.formats.iceberg.read.stream import IcebergStream, StreamPosition
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon import branches as paimon_branches
 from lakebed.formats.paimon.codec.types import VALUE_KIND
@@ -99,6 +100,17 @@ BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 FILES = paimon_branches.Branches._bytes
 
 
+def of_the_last_one(self: IcebergStream, start: str, end: str) -> Any:
+    """The plan of a batch that tells only what its last snapshot changed."""
+    known, last = self.load().snapshots, StreamPosition.parse(end).snapshot
+    parent = known[last].parent_id if last is not None and last in known else None
+    whole = StreamPosition.parse(start).whole or parent not in known
+    return PLAN(self, start if whole else StreamPosition(parent).text(), end)
+
+
+PLAN = IcebergStream.plan
+
+
 def without_a_look(operations: TableOperations, branch: str, to: str, dry_run: bool = False) -> Any:
     """A fast-forward, whatever the branch has that the other one does not have."""
 
@@ -164,6 +176,9 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "commits to a branch that begin at another one, Iceberg": (
         "iceberg", 30, lambda: patch.object(TableMetadata, "parent_on", lambda self, *_: self.head())
+    ),
+    "streams that skip snapshots, Iceberg": (
+        "iceberg", 190, lambda: patch.object(IcebergStream, "plan", of_the_last_one)
     ),
     "new columns with the number of a dropped one, Iceberg": (
         "iceberg", 190, lambda: patch.object(plan, "_last_column_id", lambda now: now.schema.highest_field_id)

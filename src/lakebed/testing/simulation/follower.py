@@ -121,14 +121,22 @@ class Follower:
         events, self._events = self._events or [], None
         names = self._subject.stands_at(start), self._subject.stands_at(end)
         for kind, key, value in events:
-            if self._subject.keyed:
+            if self._subject.keyed and not self._subject.tells_differences:
                 self._told = Counter({row: count for row, count in self._told.items() if row[0] != key})
             if kind in _ADDED:
                 self._told[key, value] += 1
                 self._once[key, value] += 1
+            elif self._subject.tells_differences:
+                self._told[key, value] -= 1
         self._position, self._end = end, None
         self.batches += 1
-        twice = [row for row, count in self._once.items() if count > 1 and not self._subject.retells]
+        wrong = [row for row, count in self._told.items() if count not in (0, 1)]
+        if wrong and self._subject.tells_differences:
+            raise Violation(
+                f"{self._name} told rows {wrong} twice, or took rows back that it had not told, up to {end}"
+            )
+        retells = self._subject.retells or self._subject.tells_differences
+        twice = [row for row, count in self._once.items() if count > 1 and not retells]
         if twice:
             raise Violation(f"{self._name} told {twice} more than once, up to {end}")
         before, after = names

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 import lakebed
+from lakebed.formats.iceberg.read.stream import StreamPosition
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.columns import Alteration
 from lakebed.testing.simulation.leftovers import named
 from lakebed.testing.simulation.memory import MemoryStore
+from lakebed.testing.simulation.model import Model
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import SCHEMA, Options, Subject
 
@@ -26,6 +28,9 @@ class IcebergSubject(Subject):
     format = "iceberg"
     appends_by_key = False
     tags_go_back = False
+    tells_differences = True
+    stream_options: ClassVar[Options] = {"read.start-commit": "earliest"}
+    """With all rows of the table: the newest snapshot alone tells nothing where the one before it has expired."""
     forgets_after = 5
     """A version is in the logs of the two versions after it, and in those of the two after these. Behind them only a
     snapshot can tell whose it was, and that may have expired."""
@@ -84,6 +89,7 @@ class IcebergSubject(Subject):
         },
         {
             "writer": (
+                ("stream", 4),
                 ("prepare", 5),
                 ("commit_prepared", 4),
                 ("abort_prepared", 2),
@@ -92,6 +98,7 @@ class IcebergSubject(Subject):
                 ("expire", 1),
             ),
             "service": (("commit_prepared", 3), ("abort_prepared", 2), ("rewrite", 1), ("expire", 1), ("orphans", 1)),
+            "reader": (("stream", 3), ("commit_prepared", 1), ("rollback", 1)),
         },
     )
 
@@ -146,6 +153,19 @@ class IcebergSubject(Subject):
             ),
         ]  # fmt: skip
         return (chance.choice(other), None) if chance.random() < 0.4 else super().alteration(chance, names)
+
+    def stands_at(self, position: str) -> str | None:
+        """The snapshot that a stream has read."""
+        place = StreamPosition.parse(position)
+        return None if place.whole else str(place.snapshot or "")
+
+    def tells_each(self, start: str) -> bool:
+        """A stream tells the difference of two snapshots."""
+        return False
+
+    def needs(self, name: str, model: Model) -> Sequence[str]:
+        """The snapshot from which the difference is told."""
+        return (name,) if name else ()
 
     def expiries(self, chance: random.Random) -> Options:
         """The newest few snapshots stay."""

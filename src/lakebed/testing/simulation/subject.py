@@ -62,6 +62,10 @@ class Subject(ABC):
     """Whether messages that were given up can be committed no more, since their files are gone."""
     tells_late: bool = False
     """Whether a stream tells rows only after a compaction, so not snapshot by snapshot."""
+    stream_options: ClassVar[Options] = {}
+    """Options of opening that say where streams begin."""
+    tells_differences: bool = False
+    """Whether a stream tells how two snapshots differ: a row that goes with the values that it had, in any order."""
     retells: bool = False
     """Whether a stream may tell a row again that has not changed."""
     tells_overwritten: bool = True
@@ -150,7 +154,7 @@ class Subject(ABC):
         return lakebed.open(store, self._opening(branch))
 
     def _opening(self, branch: str) -> Options:
-        return {**self.open_options, "branch": branch} if branch else self.open_options
+        return {**self.open_options, **self.stream_options, **({"branch": branch} if branch else {})}
 
     def branch_point(self, model: Model, chance: random.Random) -> tuple[Any, Callable[[], Sequence[State]]]:
         """Where a new branch begins, as `Table.branch` takes it, and which states that may be."""
