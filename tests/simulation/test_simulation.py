@@ -17,7 +17,7 @@ from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.run import SUBJECTS
 from lakebed.testing.simulation.world import START
 
-SEEDS = {"paimon": 160, "iceberg": 60, "iceberg-catalog": 30, "hudi": 110}
+SEEDS = {"paimon": 430, "iceberg": 170, "iceberg-catalog": 90, "hudi": 310}
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 

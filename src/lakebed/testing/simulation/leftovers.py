@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -19,12 +19,18 @@ _DELETED = 2
 """The status of an Iceberg entry whose file the manifest's snapshot took away."""
 
 
-def named(files: Mapping[str, Content], roots: Iterable[str], only_live: bool = False) -> set[str]:
+def named(
+    files: Mapping[str, Content],
+    roots: Iterable[str],
+    only_live: bool = False,
+    of_root: Callable[[str, Any], Any] = lambda path, document: document,
+) -> set[str]:
     """The paths of the roots, of all files that they name, and of those that these name in turn.
 
     Only Avro files and JSON roots are looked into: an older metadata file, which a newer one names, leads no further.
     `only_live`: of an entry of an Iceberg manifest its own file counts, and none where the entry says that it is gone.
     Nobody reads such a file any more: an expiry that died has left it to the clean-up.
+    `of_root`: the part of a root's JSON that counts, by the root's path.
     """
     texts_of = _live_texts_of if only_live else _texts_of
     by_name = {path.rpartition("/")[2]: path for path in files}
@@ -33,7 +39,7 @@ def named(files: Mapping[str, Content], roots: Iterable[str], only_live: bool = 
     texts: list[str] = []
     for path in waiting:
         reached.add(path)
-        texts += _texts(json.loads(files[path].data))
+        texts += _texts(of_root(path, json.loads(files[path].data)))
     while texts:
         path = by_name.get(texts.pop().rpartition("/")[2], "")
         if path and path not in reached:

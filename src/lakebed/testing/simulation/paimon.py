@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import lakebed
@@ -209,13 +209,21 @@ class PaimonSubject(Subject):
         return named(store.files, _roots(store)) | {path for path in store.files if path.startswith(_STAYING)}
 
     def needed(self, store: MemoryStore) -> set[str]:
-        """Without the data files that only entries name which are taken back."""
-        gone = taken_back(store.files, _roots(store))
-        return {path for path in self.named(store) if path.rpartition("/")[2] not in gone}
+        """Without the data files that only entries name which are taken back, and of a kept changelog only its changes:
+        an expiry that died may have left the manifests of its snapshot, which went."""
+        roots = _roots(store)
+        gone = taken_back(store.files, roots)
+        read = named(store.files, roots, of_root=_read_of) | {path for path in store.files if path.startswith(_STAYING)}
+        return {path for path in read if path.rpartition("/")[2] not in gone}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """All files of a table without a snapshot: a clean-up has nothing there to go by."""
         return set() if any(path.startswith(_ROOTS[0]) for path in store.files) else set(store.files)
+
+
+def _read_of(path: str, root: Mapping[str, Any]) -> Any:
+    """What readers take of a snapshot, a tag or a kept changelog. Only tables with a changelog producer keep these."""
+    return root["changelogManifestList"] if "changelog/changelog-" in path else root
 
 
 def _roots(store: MemoryStore) -> set[str]:

@@ -104,3 +104,14 @@ def test_what_hudi_wrote_has_no_orphans_but_those_of_its_own(name: str) -> None:
     table = lakebed.open(unpack("hudi", name))
     assert isinstance(table, HudiTable)
     assert orphan_files(table.state()) == []
+
+
+def test_the_heartbeat_of_a_write_goes_though_its_savepoint_is_pending(tmp_path: Path) -> None:
+    table = written(tmp_path, 9, "MERGE_ON_READ")
+    newest = table.history()[-1].time
+    (tmp_path / ".hoodie" / "timeline" / f"{newest}.savepoint.inflight").write_bytes(b"")
+    beat = tmp_path / ".hoodie" / ".heartbeat" / newest
+    beat.parent.mkdir(exist_ok=True)
+    beat.write_bytes(b"")
+    os.utime(beat, (time.time() - 2 * DAY,) * 2)
+    assert str(beat.relative_to(tmp_path)) in table.expire(options=ORPHANS).deleted_files

@@ -16,7 +16,7 @@ from lakebed.formats.hudi.archive.lock import LEASES
 from lakebed.formats.hudi.commit.heartbeat import heartbeat_file
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
 from lakebed.formats.hudi.expire.plan import savepointed_files
-from lakebed.formats.hudi.layout import HEARTBEATS, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HEARTBEATS, WRITES, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles
@@ -110,7 +110,8 @@ def _staged_rows(store: Store) -> list[str]:
 
 
 def _heartbeats(state: TableState) -> list[str]:
-    """Heartbeats of instants that are not pending. A writer's first one comes before its instant, so age decides."""
-    pending = {entry.time for entry in state.timeline.entries if not entry.done}
+    """Heartbeats of writes that are not pending. A writer's first one comes before its instant, so age decides. A
+    savepoint has the instant of its write, which was done before."""
+    pending = {entry.time for entry in state.timeline.entries if not entry.done and entry.action in WRITES}
     names = [info.name for info in state.store.list(HEARTBEATS).files]
     return [heartbeat_file(name) for name in names if is_number(name) and name not in pending]
