@@ -24,7 +24,7 @@ OPTIONS: dict[str, dict[str, str]] = {"paimon": {}, "iceberg": {}, "hudi": INSER
 SYNCED = {
     "paimon": (["manifest/manifest-list-", "manifest/manifest-"], ["manifest/manifest-list-", "snapshot/snapshot-"]),
     "iceberg": (["metadata/*.avro"], ["metadata/snap-*.avro", "metadata/v*.metadata.json"]),
-    "hudi": ([".hoodie/.temp/*.marker.MERGE"], [".hoodie/timeline/*"] * 3),
+    "hudi": ([".hoodie/.temp/*.marker.MERGE", ".hoodie/timeline/*"], [".hoodie/timeline/*"] * 2),
 }
 EMPTY = {"hudi": 2}
 """How many of these files are empty: a marker, and the requested state."""

@@ -36,6 +36,7 @@ class HudiSubject(Subject):
 
     format = "hudi"
     appends_by_key = False
+    misses_new = True
     keeps_all = True
     aborts_bind = False  # few rows are in the messages themselves
     keeps_order = False

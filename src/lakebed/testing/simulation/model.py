@@ -102,6 +102,8 @@ class Model:
         self.by_sequence = by_sequence
         """Whether of two writes at once either may win a row, whichever is committed first: Paimon orders the rows of
         a key by numbers that a writer draws before it commits."""
+        self.misses_new = False
+        """Whether a delete may miss a row that comes while it runs, as if it had been the first."""
         self.changes: list[Change] = []
         self._ticks = 0
         self.states: list[State] = [frozenset()]
@@ -239,9 +241,15 @@ class Model:
         wanted = change.apply(old)
         changed = ids_of(old ^ new)
         return all(
-            self._swapped(key, old, new) if key in changed else self.by_sequence and self._raced(change, key)
+            self._swapped(key, old, new) if key in changed else self._may_miss(change, key, old)
             for key in ids_of(wanted ^ new)
         )
+
+    def _may_miss(self, change: Change, key: int, old: State) -> bool:
+        """Whether a change may leave a row as it is that it should have changed."""
+        if self.misses_new and change.removes:
+            return any(one.overlaps(change) for one in self._writers(key, old))
+        return self.by_sequence and self._raced(change, key)
 
     def after(self, start: str, end: str) -> list[tuple[str, State]]:
         """The entries after one up to another, in the order in which they were the newest, with their rows."""

@@ -48,6 +48,8 @@ class Subject(ABC):
     """Whether rows that are appended to a table with a key replace those of their keys."""
     by_sequence: ClassVar[bool] = False
     """Whether of two writes at once either may win a row (`Model.by_sequence`)."""
+    misses_new: ClassVar[bool] = False
+    """Whether a delete may miss a row that comes while it runs (`Model.misses_new`)."""
 
     keeps_all: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = True
