@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lakebed
-from lakebed.errors import OptionError, StorageError
+from lakebed.errors import DataCleanedError, OptionError, StorageError
 from tests.golden import unpack
 from tests.tables.paimon.small import Make, contents, rows
 
@@ -107,6 +107,25 @@ def test_an_age_that_spares_no_writer_and_a_table_without_snapshots(make: Make) 
     assert "no snapshot" in table.expire(options=ORPHANS).kept[0].reason
     with pytest.raises(OptionError, match=r"lakebed\.expire\.what"):
         table.expire(options={"lakebed.expire.wat": "orphan-files"})
+
+
+def test_a_tag_whose_files_are_gone_is_named_with_what_to_do(make: Make) -> None:
+    """As a process leaves it that dies between the put of a tag and the look for its snapshot, which had expired."""
+    table = make()
+    for number in range(3):
+        table.write(rows(("a", number, "v", 1)))
+    table.tag("kept")
+    table.tag("late", table.history()[0].time)
+    tag = Path(table.location, "tag", "tag-late")
+    made = tag.read_bytes()
+    table.delete_tag("late")
+    few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
+    table.expire(options=few)
+    tag.write_bytes(made)
+    with pytest.raises(DataCleanedError, match=r"tag 'late' has lost files.*table\.delete_tag\('late'\)"):
+        table.expire(options=ORPHANS)
+    table.delete_tag("late")
+    assert table.expire(options=ORPHANS).deleted_files == ()
 
 
 class Cluster:

@@ -10,8 +10,9 @@ meanwhile are known. Names are unique in a table, so a name that anything has ke
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from lakebed.errors import OptionError
+from lakebed.errors import DataCleanedError, LakebedError, OptionError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.options import ORPHANS_AGE
@@ -30,14 +31,34 @@ _METADATA = ("manifest", "index", "statistics")
 _POINTERS = ("EARLIEST", "LATEST")
 
 
-@looks_again
 def remove_orphans(
     history: History, schema: TableSchema, options: Options, own: Options, dry_run: bool
 ) -> ExpireResult:
     """Remove orphan files that are older than the option says; younger ones are named in `kept`.
 
-    OptionError for an age below an hour, UnsupportedError for tables that lakebed does not write.
+    OptionError for an age below an hour, UnsupportedError for tables that lakebed does not write, DataCleanedError for
+    a tag whose files are gone: what it names cannot be told from orphans then.
     """
+    try:
+        return _remove(history, schema, options, own, dry_run)
+    except DataCleanedError as error:
+        for name, tagged in history.tagged().items():
+            with suppress(LakebedError):
+                UnusedFiles(history, schema, options).of_tag(tagged)
+                continue
+            raise DataCleanedError(
+                f"tag {name!r} has lost files",
+                table=history.store.location,
+                instant=str(tagged.id),
+                file=error.file,
+                why="its snapshot had expired when it was made, and who made it died before it saw that",
+                todo=f"Nothing can read it any more: run table.delete_tag({name!r}), then this again",
+            ) from error
+        raise
+
+
+@looks_again
+def _remove(history: History, schema: TableSchema, options: Options, own: Options, dry_run: bool) -> ExpireResult:
     store, age = history.store, own[ORPHANS_AGE]
     if age < _LEAST_AGE_MS:
         raise OptionError(
