@@ -18,7 +18,8 @@ from lakebed.errors import (
 from lakebed.formats.paimon.branches import Branches
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.files import open_store
+from lakebed.kernel.files import PutOutcome, open_store
+from lakebed.kernel.files.local import LocalStore
 from lakebed.testing.faults import Crash, FaultyStore
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import drain
@@ -230,3 +231,21 @@ def test_a_branch_that_was_made_gets_no_snapshot_again_that_has_expired(make: Ma
     assert len(contents(branch)) == 3
     with pytest.raises(UsageError, match="already a branch"):
         table.branch("b", "tag:t")
+
+
+@pytest.mark.parametrize("file", [".lakebed/branches/b", "schema/schema-0"])
+def test_a_put_that_is_not_answered_is_looked_for(make: Make, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    put, failed = LocalStore.put_if_absent, []
+
+    def silent(self: LocalStore, path: str, data: bytes) -> PutOutcome:
+        outcome = put(self, path, data)
+        if path.endswith(file) and not failed:
+            failed.append(path)
+            raise RetryableError("no answer", file=path)
+        return outcome
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", silent)
+    table.branch("b")
+    assert failed and "b" in [ref.name for ref in table.refs() if ref.kind == "branch"]

@@ -39,6 +39,7 @@ from lakebed.formats.paimon.layout import (
 )
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.snapshot_files import LATEST
+from lakebed.kernel.commit.claim import claim
 from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
@@ -75,13 +76,13 @@ class Branches:
         files = self._files(name, tag)
         if begun is not None:
             files = self._missing_files(name, files)
-        if begun is None and store.put_if_absent(note, note_text) is not PutOutcome.CREATED:
+        if begun is None and claim(store, note, note_text) is not PutOutcome.CREATED:
             raise _unknown(f"branch {name!r} was made", store.location)
         if begun is None and name in self.history.branches():  # somebody else was faster, from begin to end
             store.delete(note)
             raise self._in_use(name)
         for path, data in files:
-            if store.put_if_absent(path, data) is PutOutcome.UNKNOWN:
+            if claim(store, path, data) is PutOutcome.UNKNOWN:
                 raise _unknown(f"branch {name!r} was made", store.location)
         with suppress(StorageError):  # the branch is there
             store.delete(note)

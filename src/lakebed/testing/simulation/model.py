@@ -292,9 +292,10 @@ class Model:
         if self.keeps_order and [n for n in self.line if n in now] != [n for n in seen.line if n in known]:
             raise Violation(f"{who}: the history has another order\nbefore: {self.line}\nnow: {seen.line}")
         self.removed |= dict.fromkeys(lost, began)
-        if may_shrink:
-            self.every = {name: state for name, state in self.every.items() if name not in lost}
-        if seen.newest and seen.newest != self.newest and not may_shrink:
+        if may_shrink:  # a fast-forward may give the name of an entry that expired to another one
+            again = now - known
+            self.every = {name: state for name, state in self.every.items() if name not in {*lost, *again}}
+        if seen.newest and (seen.newest not in known if may_shrink else seen.newest != self.newest):
             self.every.pop(seen.newest, None)
             self.every[seen.newest] = new
             self.removed.pop(seen.newest, None)

@@ -211,14 +211,24 @@ class PaimonSubject(Subject):
     def needed(self, store: MemoryStore) -> set[str]:
         """Without the data files that only entries name which are taken back, and of a kept changelog only its changes:
         an expiry that died may have left the manifests of its snapshot, which went."""
-        roots = _roots(store)
+        late = _late(store)
+        roots = _roots(store) - late
         gone = taken_back(store.files, roots)
-        read = named(store.files, roots, of_root=_read_of) | {path for path in store.files if path.startswith(_STAYING)}
+        stays = {path for path in store.files if path.startswith(_STAYING)} - late
+        read = named(store.files, roots, of_root=_read_of) | stays
         return {path for path in read if path.rpartition("/")[2] not in gone}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """All files of a table without a snapshot: a clean-up has nothing there to go by."""
         return set() if any(path.startswith(_ROOTS[0]) for path in store.files) else set(store.files)
+
+
+def _late(store: MemoryStore) -> set[str]:
+    """The snapshot files before the oldest snapshot that nothing in between follows: they came late, from the dead."""
+    hint = store.files.get("snapshot/EARLIEST")
+    numbers = {int(path.rpartition("-")[2]) for path in store.files if path.startswith(_ROOTS[0])}
+    late = {number for number in numbers if hint and number < int(hint.data) and number + 1 not in numbers}
+    return {f"{_ROOTS[0]}{number}" for number in late}
 
 
 def _read_of(path: str, root: Mapping[str, Any]) -> Any:

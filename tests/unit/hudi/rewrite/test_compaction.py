@@ -10,6 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.formats.hudi.rewrite.run import Rewrite
 from tests.golden import unpack
 
 PENDING = {
@@ -105,6 +106,31 @@ def test_a_run_that_died_is_run_anew_by_its_name(tmp_path: Path, monkeypatch: py
     assert rows(table).equals(before)
     named = [path.name for path in Path(table.location).rglob(f"*_{instant}.parquet")]
     assert len({name.partition("_")[0] for name in named}) == len(named)
+
+
+@pytest.mark.parametrize("when", ["before it lists what is left", "before it commits"])
+def test_a_run_that_seems_dead_leaves_the_files_of_the_one_that_took_its_plan_up(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a process stands still for minutes, so that its heartbeat is old."""
+    table = opened("merge_event_v8", tmp_path)
+    before = rows(table)
+    (instant,) = table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants
+    run = {"lakebed.rewrite.step": "run", "lakebed.rewrite.instant": instant}
+    step = {"before it lists what is left": "_tasks", "before it commits": "_run"}[when]
+    stands_still = getattr(Rewrite, step)
+
+    def overtaken(self: Any, *given: Any) -> Any:
+        monkeypatch.setattr(Rewrite, step, stands_still)
+        Path(table.location, ".hoodie", ".heartbeat", instant).unlink()
+        assert lakebed.open(table.location).rewrite(options=run).instants == (instant,)
+        return stands_still(self, *given)
+
+    monkeypatch.setattr(Rewrite, step, overtaken)
+    with pytest.raises(CommitConflictError, match="another"):
+        table.rewrite(options=run)
+    assert rows(lakebed.open(table.location)).equals(before)
+    assert not [*Path(table.location, ".hoodie", ".lakebed", "runs").iterdir()]
 
 
 def test_a_plan_is_withdrawn(tmp_path: Path) -> None:

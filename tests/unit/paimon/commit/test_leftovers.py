@@ -13,6 +13,9 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, CommitUnknownError, RetryableError
 from lakebed.formats.paimon import references
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.commit import loop
+from lakebed.formats.paimon.commit.succession import Place
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel import clock
@@ -318,3 +321,23 @@ def test_a_compaction_that_only_moves_a_file_is_taken_back_where_it_came_too_lat
     again.expire(options=AT_ONCE)
     again.expire(options={"lakebed.expire.what": "orphan-files"})
     assert len(contents(again)) == 3
+
+
+def test_a_look_for_the_place_of_a_claimed_snapshot_that_fails_is_made_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot that comes late must not be acknowledged because the store fails once."""
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    place_of, said = loop.place_of, []
+
+    def late(history: History, claimed: Snapshot, *given: Any) -> Place:
+        said.append(claimed.id)
+        if len(said) == 1:
+            raise RetryableError("no answer")
+        return Place.OUT_OF_LINE if len(said) == 2 else place_of(history, claimed, *given)
+
+    monkeypatch.setattr(loop, "place_of", late)
+    table.write(rows(("a", 2, "v", 2)))
+    assert said == [2, 2, 2]
+    assert contents(table) == [("a", 1, "v", 1), ("a", 2, "v", 2)]

@@ -128,6 +128,27 @@ def test_a_tag_whose_files_are_gone_is_named_with_what_to_do(make: Make) -> None
     assert table.expire(options=ORPHANS).deleted_files == ()
 
 
+def test_a_snapshot_that_came_after_its_number_had_expired_goes(make: Make) -> None:
+    """As a writer leaves it that dies between a put that took minutes and the look where its snapshot stands."""
+    table = make()
+    root = Path(table.location)
+    for number in range(4):
+        table.write(rows(("a", number, "v", 1)))
+    late = (root / "snapshot" / "snapshot-1").read_bytes()
+    few = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
+    table.rewrite(options={"compact_strategy": "full"})
+    table.expire(options=few)
+    whole = files(root)
+    (root / "snapshot" / "snapshot-1").write_bytes(late)
+    age(root, 2)
+    table = lakebed.open(root)
+    for dry_run in (True, False):
+        result = table.expire(options=ORPHANS, dry_run=dry_run)
+        assert result.deleted_files == ("snapshot/snapshot-1",)
+    assert files(root) == whole
+    assert [row[1] for row in contents(table)] == [0, 1, 2, 3]
+
+
 class Cluster:
     """An engine of other processes whose last task dies: what the tasks before it wrote, nobody here knows."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,6 +28,7 @@ from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import end_restores
 from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, roll_back, roll_back_failed
+from lakebed.formats.hudi.layout import run_file
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, update, walked
 from lakebed.formats.hudi.timeline.active import Timeline
@@ -74,6 +77,8 @@ class Transaction:
         self._began, self._heartbeat, self._keys = began, heartbeat, keys
         self.timeline = timeline
         """As it was right before `begin` requested the instant, None for one that was taken up."""
+        self._run = b""
+        """What this run of a plan is known by, b"" for an instant that `begin` requested."""
         self._sent = False
         """Whether the completed file was sent, which may land late."""
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
@@ -135,12 +140,25 @@ class Transaction:
                 raise transaction._conflict("another process is running this plan")
             held()
             heartbeat.start(instant)
-            held()  # another process that takes the plan up from now on sees the heartbeat
+            transaction._run = str(uuid.uuid4()).encode()
+            context.store.write(run_file(instant), transaction._run)
+            held()  # another process that takes the plan up from now on sees the heartbeat, or writes over our name
             timeline = context.timeline()
             remove_strays(context.store, timeline, instant)
             forget_outcome(context.store, timeline.folder, instant)
-            inflight(context.store, context.config, instant, action)
+            transaction._put_inflight(b"")
+            held()
         return transaction
+
+    def check_run(self) -> None:
+        """CommitConflictError where another process has taken the plan up since, because this one seemed dead. What a
+        look before this call found of the instant is of earlier runs, none of which can be committed any more."""
+        try:
+            is_ours = self.context.store.read(run_file(self.instant)) == self._run
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours:
+            raise self._conflict("another process has taken this plan up")
 
     def leave(self) -> None:
         """Stop the run of a plan, which stays inflight. Another run begins it anew."""
@@ -274,8 +292,15 @@ class Transaction:
         raise self._conflict("another writer took this write back")
 
     def _stop(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
+        try:
+            if self._run:
+                with suppress(LakebedError, OSError):
+                    self.check_run()
+                    self.context.store.delete(run_file(self.instant))
+        finally:
+            self._run = b""
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
 
     def _check(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> Timeline:
         """The timeline now. CommitConflictError where another writer has taken the instant back, or has changed the
@@ -286,6 +311,7 @@ class Transaction:
         if undone or entry is None or entry.state != "inflight":
             raise self._conflict("another writer took this write back")
         if self._began is None:
+            self.check_run()
             return timeline
         files = frozenset((file.partition, file.file_id) for file in written)
         gone = frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lakebed.formats.hudi.archive.lock import LEASES
-from lakebed.formats.hudi.commit.heartbeat import heartbeat_file
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
 from lakebed.formats.hudi.expire.plan import savepointed_files
-from lakebed.formats.hudi.layout import HEARTBEATS, WRITES, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HEARTBEATS, RUNS, WRITES, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles
@@ -38,7 +37,7 @@ def remove_orphans(state: TableState, options: Options, dry_run: bool) -> Expire
     if undoing is not None:
         why = f"{undoing.action} {undoing.time} was cut off: lakebed.expire.what = failed-writes carries it on"
         return ExpireResult((), (), (Skipped("all files", why),), dry_run)
-    found = [*orphan_files(state), *_staged_rows(store), *_heartbeats(state)]
+    found = [*orphan_files(state), *_staged_rows(store), *_marks(state)]
     age = options[ORPHANS_AGE]
     old = {*older_than(store, found, certain_now(store, LEASES) - age / 1000)} if found else set()
     why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
@@ -109,9 +108,13 @@ def _staged_rows(store: Store) -> list[str]:
     return [info.path for name in folders for info in store.walk(f"{LEASES}/{name}")]
 
 
-def _heartbeats(state: TableState) -> list[str]:
-    """Heartbeats of writes that are not pending. A writer's first one comes before its instant, so age decides. A
-    savepoint has the instant of its write, which was done before."""
+def _marks(state: TableState) -> list[str]:
+    """Heartbeats of writes that are not pending, and names of their runs. A writer's first heartbeat comes before its
+    instant, so age decides. A savepoint has the instant of its write, which was done before."""
     pending = {entry.time for entry in state.timeline.entries if not entry.done and entry.action in WRITES}
-    names = [info.name for info in state.store.list(HEARTBEATS).files]
-    return [heartbeat_file(name) for name in names if is_number(name) and name not in pending]
+    return [
+        info.path
+        for folder in (HEARTBEATS, RUNS)
+        for info in state.store.list(folder).files
+        if is_number(info.name) and info.name not in pending
+    ]

@@ -222,7 +222,7 @@ class Rewrite:
             operation = {"clustering": "CLUSTER", "log-compaction": "LOG_COMPACT"}.get(self._what, "COMPACT")
             transaction = Transaction.take(self.context, self._action, operation, instant)
             try:
-                tasks, before, bytes_before = self._tasks(instant, parts, whole=True)
+                tasks, before, bytes_before = self._tasks(instant, parts, transaction)
                 written, more = self._run(transaction, plan, tasks, engine)
             except BaseException:
                 if self._logs_only:
@@ -239,10 +239,11 @@ class Rewrite:
         )
 
     def _tasks(
-        self, instant: str, parts: Sequence[PlannedSlice], whole: bool = False
+        self, instant: str, parts: Sequence[PlannedSlice], transaction: Transaction | None = None
     ) -> tuple[list[CompactionTask], int, int]:
         """The slices of a plan, with the files that they read and the bytes of these. What an earlier run of it left is
-        removed. CorruptError for a log file that was cut short, where they have to be `whole`."""
+        removed. Where they are to be read, by `transaction`: CorruptError for a log file that was cut short, and
+        CommitConflictError where another process has taken the plan up meanwhile."""
         store, view = self.context.store, self.state.view()
         sizes = file_sizes(store, parts)
         left = []
@@ -250,10 +251,13 @@ class Rewrite:
             parsed = parse_base_name(name)
             if parsed is not None and parsed[1].instant == instant:
                 left.append(f"{folder}/{name}".lstrip("/"))
-        if whole:
+        if transaction is not None:
             logs = {(part.partition, name) for part in parts for name in part.logs}
             check_cut(self.state, view, {file: size for file, size in sizes.items() if file in logs})
-        store.delete_many([*left, *((marked_files(store, instant) or ()) if self._logs_only else ())])
+        left += (marked_files(store, instant) or ()) if self._logs_only else ()
+        if left and transaction is not None:
+            transaction.check_run()
+        store.delete_many(left)
 
         def position(name: str) -> tuple[str, int, tuple[int, ...]]:
             parsed = parse_log_name(name)

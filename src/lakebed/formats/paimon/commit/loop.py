@@ -227,9 +227,12 @@ class _CommitLoop:
             ) from failure
 
     def _place(self, snapshot: Snapshot, attempt: Attempt) -> Place:
-        """Where a claimed snapshot is. Where that cannot be told, the commit stands."""
+        """Where a claimed snapshot is. A store that fails is asked again; where it answers nothing any more, the commit
+        stands."""
         with suppress(Exception):  # it was claimed: whatever fails from here on is no failure of the commit
-            return place_of(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
+            return ask_again(
+                lambda: place_of(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
+            )
         return Place.IN_LINE
 
     def _report(self, entries: Sequence[ManifestEntry]) -> None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from lakebed.errors import DataCleanedError, LakebedError, OptionError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.options import ORPHANS_AGE
 from lakebed.formats.paimon.expire.unused import UnusedFiles
-from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, STAGING_FOLDER, branch_prefix
+from lakebed.formats.paimon.journal import expiring
+from lakebed.formats.paimon.layout import MAIN_BRANCH, OWN_FOLDER, STAGING_FOLDER, branch_prefix, snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
@@ -39,9 +41,27 @@ def remove_orphans(
     OptionError for an age below an hour, UnsupportedError for tables that lakebed does not write, DataCleanedError for
     a tag whose files are gone: what it names cannot be told from orphans then.
     """
+    store, age = history.store, own[ORPHANS_AGE]
+    if age < _LEAST_AGE_MS:
+        raise OptionError(
+            f"option {ORPHANS_AGE.key!r} leaves less than an hour",
+            key=ORPHANS_AGE.key,
+            table=store.location,
+            why="files of writers at work would count as orphans",
+            todo="Give at least 1 h, and more than the time from the first file of any write to its commit",
+        )
+    refuse_unserved(schema, options, Use.UPKEEP, store.location)
+    late = _late_snapshots(history)
+    gone = older_than(store, late, certain_now(store, OWN_FOLDER) - age / 1000) if late else []
+    if not dry_run:
+        store.delete_many(gone)
     try:
-        return _remove(history, schema, options, own, dry_run)
+        result = _remove(history, schema, options, own, dry_run)
+        return replace(result, deleted_files=(*gone, *result.deleted_files))
     except DataCleanedError as error:
+        if gone and dry_run:
+            others = Skipped("other files", "which of them are orphans can be told once these are gone")
+            return ExpireResult((), tuple(gone), (others,), dry_run)
         for name, tagged in history.tagged().items():
             with suppress(LakebedError):
                 UnusedFiles(history, schema, options).of_tag(tagged)
@@ -57,18 +77,21 @@ def remove_orphans(
         raise
 
 
+def _late_snapshots(history: History) -> list[str]:
+    """The snapshot files that came when their numbers had expired, from a writer that died before it saw that: they are
+    before the oldest snapshot, with nothing in between. Readers begin with the oldest one."""
+    oldest = history.earliest()
+    if oldest is None:
+        return []
+    ids = history.snapshot_ids()
+    going = expiring(history)
+    paths = [snapshot_path(history.branch, number) for number in ids if number < oldest.id and number + 1 not in ids]
+    return [path for path in paths if path not in going]
+
+
 @looks_again
 def _remove(history: History, schema: TableSchema, options: Options, own: Options, dry_run: bool) -> ExpireResult:
     store, age = history.store, own[ORPHANS_AGE]
-    if age < _LEAST_AGE_MS:
-        raise OptionError(
-            f"option {ORPHANS_AGE.key!r} leaves less than an hour",
-            key=ORPHANS_AGE.key,
-            table=store.location,
-            why="files of writers at work would count as orphans",
-            todo="Give at least 1 h, and more than the time from the first file of any write to its commit",
-        )
-    refuse_unserved(schema, options, Use.UPKEEP, store.location)
     found = [*_candidates(history, len(schema.partition_keys))]
     if history.latest() is None:
         return ExpireResult((), (), (Skipped("all files", "the branch has no snapshot that would name any"),), dry_run)
