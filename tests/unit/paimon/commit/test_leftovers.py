@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, CommitUnknownError, RetryableError
+from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedError, RetryableError
 from lakebed.formats.paimon import references
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
-from lakebed.formats.paimon.commit import loop
+from lakebed.formats.paimon.commit import loop, succession
 from lakebed.formats.paimon.commit.succession import Place
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
@@ -341,3 +341,25 @@ def test_a_look_for_the_place_of_a_claimed_snapshot_that_fails_is_made_again(
     table.write(rows(("a", 2, "v", 2)))
     assert said == [2, 2, 2]
     assert contents(table) == [("a", 1, "v", 1), ("a", 2, "v", 2)]
+
+
+@pytest.mark.parametrize(("expired", "place"), [((3,), Place.OUT_OF_LINE), ((2, 3), Place.IN_LINE)])
+def test_a_claimed_snapshot_stays_in_line_only_where_it_expires_before_the_next_one(
+    expired: tuple[int, ...], place: Place, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one expires while its manifests are read. A snapshot that came late outlives it."""
+    table = make()
+    for number in range(4):
+        table.write(rows(("a", number, "v", number)))
+    history = History(open_store(table.location))
+    claimed, before = history.snapshot(2), history.snapshot(1)
+    folder = Path(table.location, "snapshot")
+    (folder / "snapshot-1").unlink()
+
+    def gone(*given: Any) -> Any:
+        for number in expired:
+            (folder / f"snapshot-{number}").unlink()
+        raise DataCleanedError("a manifest is gone")
+
+    monkeypatch.setattr(succession, "data_manifests", gone)
+    assert succession.place_of(history, claimed, before, [], []) is place

@@ -86,8 +86,8 @@ def was_left_behind(history: History, snapshot: Snapshot) -> bool:
 def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEntry], written: Sequence[str]) -> Place:
     """Where a claimed snapshot is, by whether the next one holds what it brought."""
     store, following = history.store, history.find(claimed.id + 1)
-    if following is None:  # expired: then the claimed one would have gone before it
-        return Place.IN_LINE if history.find(claimed.id) is None else Place.OUT_OF_LINE
+    if following is None:
+        return _before_expired(history, claimed)
     try:
         metas = data_manifests(store, following)
         own = {path.rpartition("/")[2] for path in written}
@@ -100,12 +100,17 @@ def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEnt
             has_files = any(entry.file.file_name in made for entry in entries_of(store, metas))
         else:
             has_files = _live(entries_of(store, manifest_metas(store, base_list(following)))) == _of(history, claimed)
-    except DataCleanedError:  # it expires as well
-        return Place.IN_LINE
+    except DataCleanedError:
+        return _before_expired(history, claimed) if history.find(following.id) is None else Place.IN_LINE
     if not has_files:
         return Place.OUT_OF_LINE
     is_unique = bool(made) and claimed.commit_identifier == BATCH_IDENTIFIER
     return Place.IN_LINE if is_unique else Place.DOUBLE
+
+
+def _before_expired(history: History, claimed: Snapshot) -> Place:
+    """Where a claimed snapshot is whose next one has expired: in line it would have gone before that one."""
+    return Place.IN_LINE if history.find(claimed.id) is None else Place.OUT_OF_LINE
 
 
 def _of(history: History, claimed: Snapshot) -> set[Identity]:
