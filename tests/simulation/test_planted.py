@@ -223,7 +223,7 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "streams that skip a commit, Hudi": ("hudi", 89, lambda: patch.object(HudiStream, "_commits", only_the_last)),
     "restores that leave a commit, Hudi": ("hudi", 1107, lambda: patch.object(rollback, "request_restore", but_one)),
     "log compactions that lose deletes, Hudi": (
-        "hudi", 841, lambda: patch.object(log_compact, "delete_block", nothing)
+        "hudi", 1650, lambda: patch.object(log_compact, "delete_block", nothing)
     ),
     "overwrites that do not see new rows, Hudi": (
         "hudi", 65, lambda: patch.object(transaction.Transaction, "_closed", lambda *_: frozenset())
