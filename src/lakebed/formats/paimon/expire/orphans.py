@@ -52,7 +52,8 @@ def remove_orphans(
         )
     refuse_unserved(schema, options, Use.UPKEEP, store.location)
     late = _late_snapshots(history)
-    gone = older_than(store, late, certain_now(store, OWN_FOLDER) - age / 1000) if late else []
+    now = clock.now() if dry_run or not late else certain_now(store, OWN_FOLDER)
+    gone = older_than(store, late, now - age / 1000)
     if not dry_run:
         store.delete_many(gone)
     try:
