@@ -38,6 +38,8 @@ class HudiSubject(Subject):
     appends_by_key = False
     misses_new = True
     keeps_all = True
+    table_overwrites: ClassVar[Options] = {"hoodie.datasource.write.operation": "insert_overwrite_table"}
+    partition_drops: ClassVar[Options] = {"hoodie.datasource.write.operation": "delete_partition"}
     aborts_bind = False  # few rows are in the messages themselves
     keeps_order = False
     upkeep = (".hoodie/",)

@@ -91,8 +91,9 @@ class Model:
     """The states that a table had, one after the other, and those of the snapshots that it has now."""
 
     def __init__(
-        self, by_sequence: bool = False, keeps_all: bool = False, keeps_order: bool = True, keeps_newest: bool = True
-    ) -> None:
+        self, by_sequence: bool = False, keeps_all: bool = False, keeps_order: bool = True, keeps_newest: bool = True,
+        misses_new: bool = False,
+    ) -> None:  # fmt: skip
         self.keeps_all, self.keeps_order = keeps_all, keeps_order
         """Whether the history loses no entry at all, and whether new entries come last: Hudi's has the archive, and is
         in the order in which instants were requested."""
@@ -102,7 +103,7 @@ class Model:
         self.by_sequence = by_sequence
         """Whether of two writes at once either may win a row, whichever is committed first: Paimon orders the rows of
         a key by numbers that a writer draws before it commits."""
-        self.misses_new = False
+        self.misses_new = misses_new
         """Whether a delete may miss a row that comes while it runs, as if it had been the first."""
         self.changes: list[Change] = []
         self._ticks = 0

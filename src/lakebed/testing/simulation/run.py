@@ -67,8 +67,9 @@ class Run:
         self.schedule, self.world = schedule, World(schedule)
         self.subject = SUBJECTS[schedule.format](random.Random(f"subject {schedule.format} {schedule.seed}"))
         subject = self.subject
-        self.model = Model(subject.by_sequence, subject.keeps_all, subject.keeps_order, subject.keeps_newest)
-        self.model.misses_new = subject.misses_new
+        self.model = Model(
+            subject.by_sequence, subject.keeps_all, subject.keeps_order, subject.keeps_newest, subject.misses_new
+        )
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}

@@ -60,6 +60,10 @@ class Subject(ABC):
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 
+    table_overwrites: ClassVar[Options] = {}
+    """Options of an overwrite that replaces the rows of all partitions."""
+    partition_drops: ClassVar[Options] = {}
+    """Options of a delete that drops the partitions of its rows."""
     aborts_bind: ClassVar[bool] = True
     """Whether messages that were given up can be committed no more, since their files are gone."""
     tells_late: bool = False
