@@ -69,7 +69,7 @@ def remove_orphans(
                 continue
             raise DataCleanedError(
                 f"tag {name!r} has lost files",
-                table=history.store.location,
+                table=store.location,
                 instant=str(tagged.id),
                 file=error.file,
                 why="its snapshot had expired when it was made, and who made it died before it saw that",
@@ -84,10 +84,10 @@ def _late_snapshots(history: History) -> list[str]:
     oldest = history.earliest()
     if oldest is None:
         return []
-    ids = history.snapshot_ids()
-    going = expiring(history)
-    paths = [snapshot_path(history.branch, number) for number in ids if number < oldest.id and number + 1 not in ids]
-    return [path for path in paths if path not in going]
+    ids = {*history.snapshot_ids()}
+    late = sorted(number for number in ids if number < oldest.id and number + 1 not in ids)
+    going = expiring(history) if late else ()
+    return [path for number in late if (path := snapshot_path(history.branch, number)) not in going]
 
 
 @looks_again
