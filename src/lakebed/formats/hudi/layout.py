@@ -62,8 +62,6 @@ ACTIONS = frozenset(
 )
 COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 """Actions whose completed file has another action's name."""
-RUNS = f"{HOODIE}/.lakebed/runs"
-"""The folder of the files that say who runs a plan."""
 WITHDRAWN = b"withdrawn"
 """What the file says of an instant that was withdrawn."""
 _OUTCOME = ".outcome"
@@ -146,11 +144,6 @@ def parse_state_name(name: str) -> StateFile | None:
 def outcome_file(folder: str, instant: str) -> str:
     """The path of the file that says what became of an instant whose writer lost its lock (`timeline/outcomes.py`)."""
     return f"{folder}/.{instant}{_OUTCOME}"
-
-
-def run_file(instant: str) -> str:
-    """The path of the file that says which process runs a plan: the one that took it up last."""
-    return f"{RUNS}/{instant}"
 
 
 def withdrawn_instants(files: Iterable[FileInfo]) -> frozenset[str]:

@@ -10,6 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.formats.hudi.rewrite.request import take_back
 from lakebed.formats.hudi.rewrite.run import Rewrite
 from tests.golden import unpack
 
@@ -131,6 +132,24 @@ def test_a_run_that_seems_dead_leaves_the_files_of_the_one_that_took_its_plan_up
         table.rewrite(options=run)
     assert rows(lakebed.open(table.location)).equals(before)
     assert not [*Path(table.location, ".hoodie", ".lakebed", "runs").iterdir()]
+
+
+def test_a_plan_that_another_process_runs_before_it_is_withdrawn_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened("merge_event_v8", tmp_path)
+    before = rows(table)
+    (instant,) = table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants
+
+    def late(context: Any, instant: str) -> str:
+        assert lakebed.open(table.location).rewrite(options={"lakebed.rewrite.step": "run"}).instants == (instant,)
+        return take_back(context, instant)
+
+    monkeypatch.setattr("lakebed.formats.hudi.rewrite.run.take_back", late)
+    result = table.rewrite(options={"lakebed.rewrite.step": "withdraw"})
+    assert result.instants == () and "another process has run it" in result.skipped[0].reason
+    assert rows(lakebed.open(table.location)).equals(before)
+    assert states(table)[instant] == "commit completed"
 
 
 def test_a_plan_is_withdrawn(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,9 +24,9 @@ from lakebed.formats.hudi.commit.exclusive import Held
 from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.options import FailedWrites
+from lakebed.formats.hudi.commit.plan_run import PlanRun
 from lakebed.formats.hudi.commit.restore import end_restores
 from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, roll_back, roll_back_failed
-from lakebed.formats.hudi.layout import run_file
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, update, walked
 from lakebed.formats.hudi.timeline.active import Timeline
@@ -77,8 +75,8 @@ class Transaction:
         self._began, self._heartbeat, self._keys = began, heartbeat, keys
         self.timeline = timeline
         """As it was right before `begin` requested the instant, None for one that was taken up."""
-        self._run = b""
-        """What this run of a plan is known by, b"" for an instant that `begin` requested."""
+        self._run: PlanRun | None = None
+        """This run of a plan, None for an instant that `begin` requested."""
         self._sent = False
         """Whether the completed file was sent, which may land late."""
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
@@ -140,8 +138,8 @@ class Transaction:
                 raise transaction._conflict("another process is running this plan")
             held()
             heartbeat.start(instant)
-            transaction._run = str(uuid.uuid4()).encode()
-            context.store.write(run_file(instant), transaction._run)
+            transaction._run = PlanRun(context.store, instant)
+            transaction._run.begin()
             held()  # another process that takes the plan up from now on sees the heartbeat, or writes over our name
             timeline = context.timeline()
             remove_strays(context.store, timeline, instant)
@@ -153,11 +151,7 @@ class Transaction:
     def check_run(self) -> None:
         """CommitConflictError where another process has taken the plan up since, because this one seemed dead. What a
         look before this call found of the instant is of earlier runs, none of which can be committed any more."""
-        try:
-            is_ours = self.context.store.read(run_file(self.instant)) == self._run
-        except FileNotFoundError:
-            is_ours = False
-        if not is_ours:
+        if self._run is None or not self._run.is_last():
             raise self._conflict("another process has taken this plan up")
 
     def leave(self) -> None:
@@ -292,13 +286,11 @@ class Transaction:
         raise self._conflict("another writer took this write back")
 
     def _stop(self) -> None:
+        run, self._run = self._run, None
         try:
-            if self._run:
-                with suppress(LakebedError, OSError):
-                    self.check_run()
-                    self.context.store.delete(run_file(self.instant))
+            if run is not None:
+                run.end()
         finally:
-            self._run = b""
             if self._heartbeat is not None:
                 self._heartbeat.stop()
 

@@ -1,9 +1,9 @@
 """Orphan files: files that no state of the table has, and that nothing pending can want.
 
 They are what a failed attempt left whose instant is gone: data files of instants that are not on the timeline and were
-never archived, base files that the commit of their instant does not name, staged rows, and heartbeats that no pending
-instant has, of writers that died before they requested theirs. A log file in table version 6 and older holds blocks of
-several instants, so it counts only where its whole slice is of no commit.
+never archived, base files that the commit of their instant does not name, staged rows, and heartbeats and names of runs
+that no pending instant has, of processes that died before they requested theirs or took the name away. A log file in
+table version 6 and older holds blocks of several instants, so it counts only where its whole slice is of no commit.
 
 Hudi has no such service: its cleaner looks at file groups of commits alone.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lakebed.formats.hudi.archive.lock import LEASES
+from lakebed.formats.hudi.commit.plan_run import RUNS
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
 from lakebed.formats.hudi.expire.plan import savepointed_files
-from lakebed.formats.hudi.layout import HEARTBEATS, RUNS, WRITES, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HEARTBEATS, WRITES, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles

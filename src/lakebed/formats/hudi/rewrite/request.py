@@ -163,6 +163,20 @@ def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan) -> s
     return ""
 
 
+def take_back(context: WriteContext, instant: str) -> str:
+    """Take a plan off the timeline, so that no run of it can be committed; then what runs left of it may go. Why it
+    stays, "" where it is gone."""
+    with context.locked() as held:
+        entry = context.timeline().by_time.get(instant)
+        if entry is None or entry.done:
+            return "another process has run it, or withdrawn it"
+        if entry.state == "inflight" and not stopped(context.store, instant, context.concurrency.patience):
+            return "its run is under way"
+        held()
+        remove_pending(context.store, context.config, entry)
+    return ""
+
+
 def unchanged(context: WriteContext, instant: str, plan: CompactionPlan) -> CompactionPlan:
     """A plan without the file groups that commits since then wrote to."""
     changed = set[Group]().union(*changed_groups(context, _since(context, instant)).values())

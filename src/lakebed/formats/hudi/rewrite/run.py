@@ -12,11 +12,12 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
+from lakebed.errors import CommitConflictError, CorruptError, NotInHistoryError, UnsupportedError
 from lakebed.formats.hudi.codec.service_plans import (
     SORT_COLUMNS,
     ClusteringPlan,
@@ -45,11 +46,10 @@ from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_to
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.pending import file_sizes, pending_groups, read_by, slices_of
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
-from lakebed.formats.hudi.rewrite.request import Plan, Requests, log_named_by, refuse_changed, unchanged
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, log_named_by, refuse_changed, take_back, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
-from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.dropped import stored_avro, stored_columns
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
 from lakebed.formats.hudi.write.served import check_table, has_rings
@@ -226,7 +226,9 @@ class Rewrite:
                 written, more = self._run(transaction, plan, tasks, engine)
             except BaseException:
                 if self._logs_only:
-                    drop(self.context, instant)
+                    with suppress(CommitConflictError):  # where another process has taken it up, it is that one's
+                        transaction.check_run()
+                        drop(self.context, instant)
                 raise
             finally:
                 transaction.leave()
@@ -335,13 +337,14 @@ class Rewrite:
             named = log_named_by(self.context, time, plan) if compacts and isinstance(plan, CompactionPlan) else ""
             begun = entry.state == "inflight" and compacts
             why = "its run has begun" if begun else named
+            if not why and not dry_run:
+                why = take_back(self.context, time)
             if why:
                 skipped.append(Skipped(f"{self._name} {time}", why))
                 continue
             gone.append(time)
             if not dry_run:
-                self._tasks(time, slices_of(plan))
-                remove_pending(self.context.store, self.context.config, entry)
+                self._tasks(time, slices_of(plan))  # no run can be committed any more that would need its files
                 forget_buckets(self.context, time)
         notes = tuple(f"{self._name} {time} is withdrawn" for time in gone)
         return RewriteResult(0, 0, 0, 0, 0, tuple(skipped), dry_run=dry_run, instants=tuple(gone), notes=notes)
