@@ -238,23 +238,56 @@ def test_a_table_that_was_rolled_back(location: Path) -> None:
         reader.latest(start, Limits())
 
 
-def test_a_snapshot_of_another_line_with_the_same_number(location: Path) -> None:
-    """What was committed after a rollback must not pass for what the stream has read."""
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_snapshot_of_another_line_with_the_same_number(location: Path, behind: bool) -> None:
+    """What was committed after a rollback must not pass for what the stream has read, nor for the end of a batch that
+    is read again. `behind`: its writer's clock is behind the snapshots', so it has the time of the one before."""
     reader = stream(location, scan_snapshot__id="1")
-    end = reader.latest(reader.initial(), Limits())
+    start = reader.initial()
+    end = reader.latest(start, Limits())
     table = lakebed.open(location)
-    table.rollback(2)
-    table.write(rows(("a", 9, "v", 1)))
+    if behind:
+        edit(location, 3, timeMillis=TIMES[1])
+    with clock.set_clock(now=lambda: TIMES[2] / 1000 - 90 if behind else TIMES[2] / 1000):
+        table.rollback(2)
+        table.write(rows(("a", 9, "v", 1)))
+    time = json.loads((location / "snapshot" / "snapshot-3").read_text())["timeMillis"]
+    assert time == (TIMES[1] if behind else TIMES[2])
     for _ in range(2):
         with pytest.raises(NotInHistoryError, match="snapshot 3 is not the one that the stream has read"):
             stream(location).latest(end, Limits())
+        with pytest.raises(NotInHistoryError, match="snapshot 3 is not the one that the stream has read"):
+            stream(location).plan(start, end)
         table.write(rows(("a", 10, "v", 1)))
+
+
+def test_a_snapshot_of_another_line_where_a_part_was_read(make: Make) -> None:
+    """The rest of it is not that of the snapshot which has its number now."""
+    table = make(primary_key=("dt", "id"), bucket="1")
+    for key in (0, 5):
+        table.write(rows(*((f"p{number}", key + number, "v", 1) for number in range(3))))
+    options = {"read.stream.maxFilesPerTrigger": "2", "scan.mode": "latest-full"}
+
+    def reader() -> PaimonStream:
+        return lakebed.open(table.location, options).stream()
+
+    start = reader().initial()
+    inside = reader().latest(start, UNBOUNDED)
+    table.rollback(1)
+    for act in (lambda: reader().latest(inside, UNBOUNDED), lambda: reader().plan(start, inside)):
+        with pytest.raises((NotInHistoryError, DataCleanedError)):
+            act()
+    table.write(rows(*((f"p{number}", 8 + number, "v", 1) for number in range(3))))
+    for act in (lambda: reader().latest(inside, UNBOUNDED), lambda: reader().plan(start, inside)):
+        with pytest.raises(NotInHistoryError, match="snapshot 2 is not the one that the stream has read"):
+            act()
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "", "{}", "[1]", '{"version": 9, "next": 1, "whole": false}', '{"version": 1}', "nan",
+        '{"version": 1, "next": 3, "whole": false, "read-list": 7}',
         '{"version": 1, "next": -3, "whole": false}', '{"version": 1, "next": 1, "whole": true, "index": -1}',
     ],
 )  # fmt: skip

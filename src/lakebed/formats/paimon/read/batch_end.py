@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.read.changes import written_entries
 from lakebed.formats.paimon.read.pieces import PieceBounds
 from lakebed.formats.paimon.read.plan import ReadRequest
-from lakebed.formats.paimon.read.position import StreamPosition
+from lakebed.formats.paimon.read.position import StreamPosition, went_back
 from lakebed.formats.paimon.read.readable import ReadableSnapshots
 from lakebed.formats.paimon.read.split import ChangeSplit
 from lakebed.kernel import clock
@@ -116,25 +116,22 @@ class Look:
         if key not in self._splits:
             self._splits[key] = self._splits_of(self.request, position, snapshot)
         end = self._pieces.end(self._splits[key], position.index)
-        return None if end >= len(self._splits[key]) else replace(position, index=end)
+        if end >= len(self._splits[key]):
+            return None
+        return replace(position, index=end, read_list=snapshot.base_manifest_list)
 
     def _check_line(self, position: StreamPosition, newest: Snapshot) -> None:
-        """Raise NotInHistoryError when the table was rolled back behind a position, as its numbers or times show."""
-        following = position.next or 1
-        found = newest if following > newest.id else None
-        if found is None and position.read_time is not None:
-            found = self.request.history.find(following - 1)
-        if found is None or (found.id == following - 1 and position.read_time in (None, found.time_millis)):
+        """Raise NotInHistoryError when the table was rolled back behind a position: what was read last is not there."""
+        last = position.last_read
+        if last > newest.id:
+            what = f"the stream reads snapshot {position.next} next, but the newest is {newest.id}"
+            raise went_back(what, position, self.request.table)
+        if position.read_list is None:
             return
-        raise NotInHistoryError(
-            f"the stream reads snapshot {following} next, but the newest is {newest.id}"
-            if following > newest.id + 1
-            else f"snapshot {found.id} is not the one that the stream has read",
-            table=self.request.table,
-            instant=str(following),
-            why="the table was rolled back, or dropped and made again",
-            todo="Start the stream with a new checkpoint",
-        )
+        read = newest if last == newest.id else self.request.history.find(last)
+        if read is not None:
+            position.check_read(read, self.request.table)
+            self.snapshots[last] = read
 
     def _snapshot(self, snapshot_id: int) -> Snapshot:
         if snapshot_id not in self.snapshots:
@@ -224,7 +221,7 @@ class _Taken:
 
 
 def _after(snapshot: Snapshot) -> StreamPosition:
-    return StreamPosition(snapshot.id + 1, read_time=snapshot.time_millis)
+    return StreamPosition(snapshot.id + 1, read_list=snapshot.base_manifest_list)
 
 
 def _least(*limits: int | None) -> int | None:

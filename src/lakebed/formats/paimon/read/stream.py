@@ -151,12 +151,14 @@ class PaimonStream:
             return steps.plan(self.kinds)
         if before.index or after.index:
             return replace(steps.plan(self.kinds), splits=_piece(request, before, after, snapshots))
-        if before.whole and after.next > before.next:
-            _read_whole(steps, before, snapshots)
-        ids = range(before.first_change, after.next)
+        ids = range(before.next, after.next)
         missing = [number for number in ids if number not in snapshots]
         snapshots = {**snapshots, **{one.id: one for one in ReadableSnapshots(request.history).all_of(missing)}}
-        _read_changes(steps, [snapshots[number] for number in ids])
+        if ids:
+            after.check_read(snapshots[ids[-1]], request.table)
+        if before.whole and ids:
+            _read_whole(steps, before, snapshots[before.next])
+        _read_changes(steps, [snapshots[number] for number in ids[before.whole :]])
         return steps.plan(self.kinds)
 
     def processed(self, position: str) -> None:
@@ -213,7 +215,7 @@ def _splits_of(request: ReadRequest, position: StreamPosition, snapshot: Snapsho
     """The splits of one snapshot, read in full or for its changes as a position before it says."""
     steps = Steps(request)
     if position.whole:
-        _read_whole(steps, position, {snapshot.id: snapshot})
+        _read_whole(steps, position, snapshot)
     else:
         _read_changes(steps, [snapshot])
     return steps.plan().splits
@@ -227,14 +229,13 @@ def _piece(
     inside = before if before.index else after
     number = inside.next or 0
     snapshot = snapshots.get(number) or ReadableSnapshots(request.history).all_of([number])[0]
+    inside.check_read(snapshot, request.table)
     splits = _splits_of(request, inside, snapshot)
     return tuple(splits[before.index : after.index or None])
 
 
-def _read_whole(steps: Steps, position: StreamPosition, snapshots: dict[int, Snapshot]) -> None:
-    number = position.next or 0
+def _read_whole(steps: Steps, position: StreamPosition, snapshot: Snapshot) -> None:
     request = replace(steps.request, created_since=position.created_since)
-    snapshot = snapshots.get(number) or ReadableSnapshots(request.history).all_of([number])[0]
     steps.whole(snapshot, full_phase(request, lambda entry: _is_real(request, entry) and request.was_created(entry)))
 
 
