@@ -90,7 +90,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 def import_own_share(config: pytest.Config) -> None:
     """Import the test modules of which this worker is to be the first: in a fresh clone each worker compiles a share,
-    and not all of them all. Collection tells what is wrong with a module."""
+    and not all of them all. Collection tells what is wrong with a module, and which modules skip themselves."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers < 2 or config.args != config.getini("testpaths"):
         return
@@ -98,7 +98,7 @@ def import_own_share(config: pytest.Config) -> None:
     left_out = {Path(path).absolute() for path in config.getoption("ignore") or ()}
     modules = [file for file in sorted(HERE.rglob("test_*.py")) if not left_out & {file, *file.parents}]
     for file in modules[own::workers]:
-        with suppress(Exception):
+        with suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
 
 
