@@ -16,6 +16,7 @@ from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
 from lakebed.errors import PredicateError, first_line, known_columns
+from lakebed.kernel.predicates.as_written import as_written
 from lakebed.kernel.predicates.literals import equal_floats, exactly, of_hex, typed
 from lakebed.kernel.predicates.sql_parse import nested_too_deeply, parsed, quoting_hint
 from lakebed.kernel.predicates.tree import (
@@ -166,7 +167,7 @@ class _Translation:
         if own is not None and pa.types.is_integer(own):
             return _as_type(value, pa.int64()), pa.int64()
         if own is None or not (pa.types.is_floating(own) or pa.types.is_decimal(own)):
-            raise self._error(f"{node.sql(dialect='spark')} is not a number")
+            raise self._error(f"{as_written(node, self._text)} is not a number")
         return value, own
 
     def _quotient(self, node: sql.Div) -> Node:
@@ -193,7 +194,7 @@ class _Translation:
         for part in parts[1:]:
             child = find_column(part, [field.name for field in kind]) if pa.types.is_struct(kind) else None
             if child is None:
-                raise self._error(f"{node.sql()} names no field of a struct")
+                raise self._error(f"{as_written(node, self._text)} names no field of a struct")
             path.append(child)
             kind = kind.field(child).type
         return Column(tuple(path)), kind
@@ -210,7 +211,7 @@ class _Translation:
         """`isnan(x)`, which is false for null as in Spark."""
         value, kind = self._value(node.this, None)
         if kind is None or not pa.types.is_floating(kind):
-            raise self._error(f"isnan takes a float or double, {node.this.sql(dialect='spark')} is {kind}")
+            raise self._error(f"isnan takes a float or double, {as_written(node.this, self._text)} is {kind}")
         return Call("coalesce", (Call("is_nan", (value,)), FALSE))
 
     def _in(self, node: sql.In) -> Node:
@@ -248,7 +249,7 @@ class _Translation:
         if not negative and isinstance(inner, sql.Cast | sql.Date | sql.Timestamp | sql.TsOrDsToDate):
             return self._cast(inner, kind)
         if not isinstance(inner, sql.Literal) or (negative and inner.is_string):
-            raise self._error(f"{node.sql(dialect='spark')} is not a constant")
+            raise self._error(f"{as_written(node, self._text)} is not a constant")
         return self._typed(f"-{inner.this}" if negative else str(inner.this), inner.is_string, kind)
 
     def _bytes(self, node: sql.HexString, kind: pa.DataType | None) -> pa.Scalar:
@@ -259,11 +260,11 @@ class _Translation:
             pa.types.is_fixed_size_binary,
         )
         if kind is not None and not any(is_kind(kind) for is_kind in is_bytes):
-            raise self._error(f"{node.sql(dialect='spark')} is binary, the column is {kind}")
+            raise self._error(f"{as_written(node, self._text)} is binary, the column is {kind}")
         try:
             return of_hex(str(node.this))
         except ValueError as error:
-            raise self._error(f"{node.sql(dialect='spark')} has digits that are not hexadecimal") from error
+            raise self._error(f"{as_written(node, self._text)} has digits that are not hexadecimal") from error
 
     def _cast(self, node: sql.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """`DATE '...'`, `TIMESTAMP '...'` and CAST of a constant."""
@@ -286,7 +287,7 @@ class _Translation:
             raise self._error(f"{text!r} is not of type {kind} ({first_line(error)})") from error
 
     def _unsupported(self, node: sql.Expr) -> PredicateError:
-        return self._error(f"{node.sql(dialect='spark')} is not supported in where")
+        return self._error(f"{as_written(node, self._text)} is not supported in where")
 
     def _error(self, why: str) -> PredicateError:
         return PredicateError(f"cannot use where {self._text!r}", why=why, todo=quoting_hint(self._text))

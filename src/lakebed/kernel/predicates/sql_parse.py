@@ -34,13 +34,18 @@ def parsed(where: str) -> sql.Expr:
     if sum(1 for _ in _OPERATOR.finditer(plain)) > _MOST_OPERATORS:
         raise PredicateError(f"where has more than {_MOST_OPERATORS} operators", todo="Use IN, which has no such limit")
     try:
-        return sqlglot.parse_one(_QUOTED.sub(_requoted, where), dialect="spark", into=sql.Condition)
+        return sqlglot.parse_one(requoted(where), dialect="spark", into=sql.Condition)
     except SqlglotError as error:
         raise PredicateError(
             f"cannot parse where {where!r}", why=mistake_in(error), todo=quoting_hint(where)
         ) from error
     except RecursionError as error:
         raise nested_too_deeply() from error
+
+
+def requoted(where: str) -> str:
+    """The text as sqlglot reads it, with our rules for quotes."""
+    return _QUOTED.sub(_requoted, where)
 
 
 def nested_too_deeply() -> PredicateError:
