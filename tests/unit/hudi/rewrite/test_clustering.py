@@ -95,5 +95,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="zz"):
         small_files(tmp_path / "a").rewrite(options={SORT: "zz"})
     bucket = lakebed.open(str(unpack("hudi", "mor_bucket_v8", into=tmp_path)))
-    with pytest.raises(UnsupportedError, match="bucket"):
+    with pytest.raises(UnsupportedError, match="a fixed number of buckets cannot be clustered") as caught:
         bucket.rewrite(options=CLUSTER)
+    assert str(caught.value.table) in str(caught.value) and "every write looks" in str(caught.value.why)
+    assert "lakebed.rewrite = compaction" in str(caught.value.todo) and "CONSISTENT_HASHING" in str(caught.value.todo)
+    assert "SIMPLE" not in str(caught.value)

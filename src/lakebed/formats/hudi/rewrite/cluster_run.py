@@ -23,7 +23,7 @@ from lakebed.formats.hudi.rewrite.resize import Resizer, children_of, partitions
 from lakebed.formats.hudi.rewrite.resize_plan import plan_resizing
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.timeline.pending_services import PendingServices
-from lakebed.formats.hudi.write.served import check_groups, has_rings
+from lakebed.formats.hudi.write.served import check_clustered, has_rings
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
 
@@ -38,7 +38,7 @@ def planned_clustering(
     """
     store = state.store
     if not has_rings(store, state.config):
-        check_groups(slices, store.location)
+        check_clustered(slices, state.config.merge_on_read, store.location)
         return plan_clustering(slices, pending, options)
     by_partition: dict[str, dict[str, FileSlice]] = {}
     for each in slices:

@@ -47,15 +47,34 @@ def check_engine(store: Store, config: TableConfig, consistent: bool) -> None:
 
 
 def check_groups(slices: Iterable[FileSlice], table: str) -> None:
-    """Raise UnsupportedError where file groups are those of a bucket index: other engines would look for a key in its
-    bucket only."""
-    if any(_BUCKET.match(file_slice.file_id) for file_slice in slices):
+    """Raise UnsupportedError for a write with another index where file groups are those of a bucket index: other
+    engines would look for a key in its bucket only."""
+    if has_buckets(slices):
         raise UnsupportedError(
-            "lakebed does not write this table with the index SIMPLE or BLOOM",
+            "this write has another index than the table",
             table=table,
-            why="its file groups are buckets of a bucket index",
+            why="its file groups are buckets of a bucket index, and other writers look for a key in its bucket alone",
             todo="Give hoodie.index.type BUCKET and hoodie.bucket.index.num.buckets, as it was written with",
         )
+
+
+def check_clustered(slices: Iterable[FileSlice], merge_on_read: bool, table: str) -> None:
+    """Raise UnsupportedError for a clustering where file groups are those of a bucket index whose buckets stay."""
+    if has_buckets(slices):
+        compact = "Compact its logs instead: lakebed.rewrite = compaction. " if merge_on_read else ""
+        raise UnsupportedError(
+            "a table whose bucket index has a fixed number of buckets cannot be clustered",
+            table=table,
+            why="each bucket is one file group, where every write looks for its keys, and a clustering would move them",
+            todo=f"{compact}For files of another size, write the rows into a new table with another "
+            "hoodie.bucket.index.num.buckets, or with hoodie.index.bucket.engine CONSISTENT_HASHING, whose clustering "
+            "splits and merges buckets",
+        )
+
+
+def has_buckets(slices: Iterable[FileSlice]) -> bool:
+    """Whether file groups are those of a bucket index."""
+    return any(_BUCKET.match(file_slice.file_id) for file_slice in slices)
 
 
 def is_bucket(file_id: str, config: TableConfig) -> bool:
