@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lakebed.formats.hudi.codec.metadata import CommitMetadata
+from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import BaseFile, LogFile, parse_base_name, parse_log_name, write_attempt
 from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.files import FileInfo
@@ -137,6 +137,20 @@ def live_slices(
     groups = [group for group in file_groups(files).values() if group.file_id not in replaced]
     slices = ((group, slice_of(partition, group, view, written)) for group in groups)
     return [s for group, s in slices if s is not None and not was_replaced(partition, group, view)]
+
+
+def by_older_base(stat: WriteStat, wrote: str, base: str, completed: str | None) -> bool:
+    """Whether the rows of a log were routed by an older base file than that of the instant `base`.
+
+    `wrote` is the instant of the log's delta commit, `completed` the time when that of the base file was completed,
+    None where the table has no such times. A log's statistics name the base file that its writer saw. Hudi leaves the
+    name out while a compaction is pending, and from table version 8 on in most writes: then the times tell, since a
+    writer that began after the completion saw the newer base file.
+    """
+    seen = parse_base_name(stat.base)
+    if seen is not None:
+        return seen[1].instant < base
+    return completed is None or wrote < completed
 
 
 def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:

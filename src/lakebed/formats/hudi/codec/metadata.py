@@ -25,7 +25,8 @@ class WriteStat(NamedTuple):
     """One file that a commit wrote, with its size in bytes and its counts of rows.
 
     `path` is relative to the table. `logs` are the names of the log files; an append that rolled over has several.
-    `previous` is the instant of the file slice before it, "null" for a new file group.
+    `previous` is the instant of the file slice before it, "null" for a new file group. `base` names the base file that
+    the writer of a log file saw, "" where there was none or its writer does not tell.
     """
 
     file_id: str
@@ -38,6 +39,7 @@ class WriteStat(NamedTuple):
     logs: tuple[str, ...]
     cdc: tuple[str, ...]
     previous: str = ""
+    base: str = ""
 
     @property
     def name(self) -> str:
@@ -185,6 +187,7 @@ def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
         tuple(map(str, get("logFiles") or ())),
         tuple(map(str, get("cdcStats") or ())),
         str(get("prevCommit") or ""),
+        str(get("baseFile") or ""),
     )
 
 

@@ -12,17 +12,20 @@ Rules: Hudi's `SimpleConcurrentFileWritesConflictResolutionStrategy`, `PreferWri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lakebed.formats.hudi.codec.commit_metadata import COMPACTS
-from lakebed.formats.hudi.codec.metadata import planned_updates
+from lakebed.formats.hudi.codec.metadata import CommitMetadata, planned_updates
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import stopped
 from lakebed.formats.hudi.commit.markers import marked_files
 from lakebed.formats.hudi.commit.options import Strategy
 from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, planned_rollback
 from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.slices import by_older_base
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
 
@@ -46,11 +49,15 @@ class Changed:
 
     `closed` are partitions whose rows it must know: it added keys there that it looked up before, or overwrites them.
     None are all of them. Hudi's rules know no such conflict: there two writers may both add a new key.
+
+    `routed` are partitions where it appends to logs of file groups whose base files had its keys, None as before. Where
+    a compaction has replaced such a base file meanwhile, a key may be new in its group: these are closed then too.
     """
 
     groups: frozenset[Group]
     based: frozenset[Group]
     closed: frozenset[str] | None = frozenset()
+    routed: frozenset[str] | None = frozenset()
 
 
 def changed_groups(context: WriteContext, entries: Iterable[Entry]) -> Mapping[str, set[Group]]:
@@ -140,16 +147,57 @@ def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Change
     """The first commit since a writer's begin that changed one of its file groups, "" for none."""
     others = [entry for entry in timeline.commits if entry.time not in began.seen]
     commits = context.files.commits(others)
+    closed = mine.closed
+    if closed is not None and any(each.operation == "COMPACT" and _meets(each, mine) for each in commits.values()):
+        closed = None if mine.routed is None else closed | mine.routed
+    added = _PartitionsWithNewKeys(context, timeline, began)
     for time, changed in changed_groups(context, others).items():
         commit, groups, theirs = commits[time], mine.groups, frozenset(changed)
         if commit.operation in COMPACTS and (context.config.completion_times or time < began.instant):
             groups = mine.based
         if _buckets(groups) & _buckets(theirs):
             return time
-        added = (stat.partition for stat in commit.stats if stat.inserts)
-        if not commit.is_service and any(_holds(mine.closed, partition) for partition in added):
+        if closed != frozenset() and any(_holds(closed, partition) for partition in added.of(time, commit)):
             return time
     return ""
+
+
+def _meets(compaction: CommitMetadata, mine: Changed) -> bool:
+    """Whether a compaction has replaced a base file to whose logs a write has appended."""
+    return any((stat.partition, stat.file_id) in mine.groups - mine.based for stat in compaction.stats)
+
+
+class _PartitionsWithNewKeys:
+    """In which partitions others may have added keys that a write did not find when it began.
+
+    They are new there, or the write saw the base file of a compaction, and the other writer went by the one before it:
+    its keys may not be in the newer one.
+    """
+
+    def __init__(self, context: WriteContext, timeline: Timeline, began: Began) -> None:
+        self._context, self._timeline, self._began = context, timeline, began
+
+    def of(self, time: str, commit: CommitMetadata) -> Iterator[str]:
+        """The partitions of one commit, some perhaps more than once."""
+        if commit.is_service:
+            return
+        yield from (stat.partition for stat in commit.stats if stat.inserts)
+        for stat in commit.stats:
+            replaced = self._replaced.get((stat.partition, stat.file_id), ()) if stat.is_log else ()
+            if any(by_older_base(stat, time, base, completed) for base, completed in replaced):
+                yield stat.partition
+
+    @cached_property
+    def _replaced(self) -> Mapping[Group, list[tuple[str, str | None]]]:
+        """The base files that compactions had made when the write began, by instant and time of completion."""
+        timed, made = self._context.config.completion_times, defaultdict[Group, list[tuple[str, str | None]]](list)
+        done = {e.time: e for e in self._timeline.commits if e.action == "commit" and e.time in self._began.seen}
+        if not self._context.config.merge_on_read:
+            return made
+        for time, commit in self._context.files.commits(done.values()).items():
+            for stat in commit.stats if commit.operation == "COMPACT" else ():
+                made[stat.partition, stat.file_id].append((time, done[time].completed if timed else None))
+        return made
 
 
 def _holds(closed: frozenset[str] | None, partition: str) -> bool:

@@ -311,7 +311,7 @@ class Transaction:
             self._refuse(second_of_bucket(self.context, timeline, self._began, files))
             return timeline
         based = frozenset((f.partition, f.file_id) for f in written if not f.is_log) | (gone - files)
-        mine = Changed(files | gone, based, self._closed(written, replaced))
+        mine = Changed(files | gone, based, self._closed(written, replaced), self._routed(written))
         self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))
         return timeline
 
@@ -368,6 +368,11 @@ class Transaction:
         if self._keys is Keys.IN_TABLE:
             return None if added else frozenset()
         return added if self._keys is Keys.IN_PARTITION else frozenset()
+
+    def _routed(self, written: Sequence[WrittenFile]) -> frozenset[str] | None:
+        if not self.context.concurrency.alone or self._keys is Keys.ANY:
+            return frozenset()
+        return None if self._keys is Keys.IN_TABLE else frozenset(file.partition for file in written if file.is_log)
 
     def _refuse(self, conflict: str) -> None:
         if conflict:

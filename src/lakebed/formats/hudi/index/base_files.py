@@ -1,4 +1,5 @@
 """Look keys up in base files: by the key range and the bloom filter of their footers, then in the files themselves.
+Where a compaction has replaced a base file, some keys may be in logs alone: see `keys_in_logs`.
 
 The metadata table may know ranges and filters too: then no footer is read of a file that cannot have a key.
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.bloom import parse_filter
 from lakebed.formats.hudi.index.file_hints import FileHints, OpenHints
+from lakebed.formats.hudi.index.keys_in_logs import KeysInLogs
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.stored_keys import StoredKeys
@@ -61,23 +63,24 @@ class BaseFileKeys:
     """Finds keys in base files: those of the file slices of each partition. Picklable.
 
     With `hints` the metadata table is asked which files may have a key, before their footers are. `stored` says what
-    tells the keys of a file.
+    tells the keys of a file. `logs` finds those that no base file has.
     """
 
     store: Store
     slices: Mapping[str, Sequence[FileSlice]]
     hints: FileHints | None = None
     stored: StoredKeys = _BY_META_COLUMN
+    logs: KeysInLogs | None = None
 
     def __call__(self, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
-        """The slices of all partitions whose base file has some of the keys, and the places of these."""
+        """The slices of all partitions that have some of the keys, and the places of these."""
         opened = self.opened(list(self.slices))
         return opened.find([each for some in self.slices.values() for each in some], keys)
 
     def opened(self, partitions: Sequence[str]) -> OpenBaseFiles:
         """A look at the files of some partitions."""
         hints = self.hints.opened(partitions) if self.hints is not None else None
-        return OpenBaseFiles(self.store, hints, self.stored)
+        return OpenBaseFiles(self.store, hints, self.stored, self.logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,17 @@ class OpenBaseFiles:
     store: Store
     hints: OpenHints | None
     stored: StoredKeys = _BY_META_COLUMN
+    logs: KeysInLogs | None = None
 
     def find(self, slices: Sequence[FileSlice], keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
-        """The slices whose base file has some of the keys, and the places of these."""
+        """The slices that have some of the keys, each once, and the places of these."""
         every = np.arange(len(keys))
+        if self.logs is not None:
+            for file_slice in (each for each in slices if self.logs.covers(each)):
+                places = np.union1d(self._found(file_slice, keys), self.logs.find(file_slice, keys))
+                if len(places):
+                    yield file_slice, places
+            slices = [each for each in slices if not self.logs.covers(each)]
         if self.hints is not None and len(keys):
             candidates = self.hints.candidates(slices, keys)
         else:

@@ -24,6 +24,7 @@ from lakebed.formats.hudi.index.file_hints import FileHints
 from lakebed.formats.hudi.index.global_keys import GlobalIndex
 from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.index.hashing_files import begin_ring, load_rings
+from lakebed.formats.hudi.index.keys_in_logs import keys_in_logs
 from lakebed.formats.hudi.index.options import GlobalSettings, IndexSettings
 from lakebed.formats.hudi.index.record_keys import RecordIndexKeys, record_index_of
 from lakebed.formats.hudi.layout import BaseFile, file_path
@@ -81,7 +82,9 @@ def lookup_of(
     if not looks_up:
         return Lookup()
     hints = FileHints.of(files.state.metadata_table) if index.by_metadata else None
-    keys = BaseFileKeys(files.state.store, slices, hints, StoredKeys.of(files.state.config, schema))
+    stored = StoredKeys.of(files.state.config, schema)
+    logs = keys_in_logs(files, (each for some in slices.values() for each in some), schema, stored)
+    keys = BaseFileKeys(files.state.store, slices, hints, stored, logs)
     lookup = Lookup(BaseFileIndex(keys), (_NOT_BY_PARTITION,) if index.instead and any(slices.values()) else ())
     if index.everywhere:
         stay = only_new or not files.state.config.partition_fields
