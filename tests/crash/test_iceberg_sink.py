@@ -12,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import LakebedError
+from lakebed.errors import CommitUnknownError, LakebedError, StorageError
+from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import READS, Crash, Fault, FaultyStore, Kind, check_crash_safety
+from lakebed.verbs.table import Table
+from lakebed.verbs.write import finalize_and_commit, swept
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("part", pa.string(), False), ("v", pa.string())])
 FIRST = [{"id": n, "part": "ab"[n % 2], "v": "first"} for n in range(6)]
@@ -104,6 +107,55 @@ def test_a_replay_removes_nothing_that_the_commit_has(make: Callable[[], Store])
         assert observe(real) == expected
 
 
+def batch(store: Store, identifier: int, rows: list[dict[str, Any]] = SECOND) -> None:
+    """A batch of a stream, as Spark's sink commits it: nobody keeps its messages."""
+    sink = lakebed.open(store, QUICK).sink_for(pa.Table.from_pylist(rows).schema, commit_user="job")
+    plan = sink.plan()
+    writer = plan.task_writer(1)
+    for part in pa.Table.from_pylist(rows).to_batches():
+        writer.write(part)
+    with swept(sink):
+        finalize_and_commit(sink, plan, writer.finish(), LocalEngine(1), identifier)
+
+
+def of_no_snapshot(store: Store) -> list[str]:
+    """The data and delete files that no snapshot names."""
+    table = lakebed.open(store)
+    known = {
+        path.rpartition("/")[2]
+        for name in ("all_data_files", "all_delete_files")
+        for path in table.metadata(name).read_all()["file_path"].to_pylist()
+    }
+    return [info.name for info in store.walk("data") if info.name.rpartition("/")[2] not in known]
+
+
+def test_a_batch_of_a_stream_that_the_store_fails_leaves_no_file(make: Callable[[], Store]) -> None:
+    """It is written again by its stream, into files of its own. Also where it dies while it removes its files: the next
+    run of the batch lands once, and the clean-up takes the rest."""
+    counted = FaultyStore(make())
+    batch(counted, 2)
+    failed = 0
+    first = next(n for n, call in enumerate(counted.changes, 1) if call.path.startswith("metadata/"))
+    for at in range(first, len(counted.changes) + 1):
+        real = make()
+        store = FaultyStore(real, Fault(at, Kind.ERROR_BEFORE))
+        try:
+            batch(store, 2)
+        except CommitUnknownError:
+            raise AssertionError(f"call {at}: one failure is no reason not to know") from None
+        except StorageError:
+            failed += 1
+            assert not of_no_snapshot(real), at
+            for dies in {at + 1, len(store.changes)}:
+                real = make()
+                with pytest.raises(Crash):
+                    batch(FaultyStore(real, Fault(at, Kind.ERROR_BEFORE), Fault(dies, Kind.CRASH_AFTER)), 2)
+                batch(real, 2)
+                rows, commits = observe(real)
+                assert [row[0] for row in rows] == [0, 1, 2, 4, 5, 9] and commits == [("job", "1"), ("job", "2")]
+    assert failed > 1
+
+
 class Interrupted(FaultyStore):
     """A store where a rival comes before the first read of a manifest list."""
 
@@ -128,6 +180,34 @@ def test_an_expiry_between_plan_and_search_is_no_failure(make: Callable[[], Stor
     rows, commits = observe(store.real)
     assert not store.waiting and [row for row in rows if row[0] == 9] == [(9, "c", "new")]
     assert commits[-1] == ("job", "2")
+
+
+def of(what: str) -> Callable[[Table], object]:
+    return lambda table: table.rewrite(options={"lakebed.rewrite.what": what})
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        *(pytest.param(of(what), id=what) for what in ("position-deletes", "equality-deletes", "manifests")),
+        pytest.param(lambda table: table.expire(options={"clean-expired-metadata": True}), id="expiry"),
+        pytest.param(lambda table: table.compute_partition_stats(), id="partition-stats"),
+    ],
+)
+def test_an_expiry_while_an_upkeep_looks_is_no_failure(
+    act: Callable[[Table], object], make: Callable[[], Store]
+) -> None:
+    """It has decided nothing by then, so it looks again at what is there now."""
+
+    def rival(store: Store) -> None:
+        commit([{"id": 9, "part": "a", "v": "rival", "_row_kind": "+I"}], 1, "rival")(store)
+        lakebed.open(store).expire(options={"older-than": "2100-01-01", "retain-last": 1})
+
+    store = Interrupted(make(), rival)
+    act(lakebed.open(store, QUICK))
+    rows, commits = observe(store.real)
+    assert not store.waiting and len(rows) == 7
+    assert ("rival", "1") in commits
 
 
 def test_a_claim_that_comes_after_the_version_was_removed_is_withdrawn(make: Callable[[], Store]) -> None:

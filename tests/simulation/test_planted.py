@@ -31,6 +31,8 @@ from lakebed.formats.iceberg.catalog.table import CatalogTable
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit import branches_and_tags
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
+from lakebed.formats.iceberg.expire import run as expire_run
+from lakebed.formats.iceberg.expire.named_meanwhile import Stays
 from lakebed.formats.iceberg.read.stream import IcebergStream, StreamPosition
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon import branches as paimon_branches
@@ -64,6 +66,10 @@ def never(*_: Any, **__: Any) -> None:
 
 def all_paths(_: Store, paths: Iterator[str], __: float) -> list[str]:
     return [*paths]
+
+
+def as_it_is(_: TableOperations, done: Loaded, *__: Any) -> Stays:
+    return Stays(done.metadata)
 
 
 def no(*_: Any, **__: Any) -> bool:
@@ -182,6 +188,9 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "new columns with the number of a dropped one, Iceberg": (
         "iceberg", 190, lambda: patch.object(plan, "_last_column_id", lambda now: now.schema.highest_field_id)
+    ),
+    "expiries that do not put new tags back, Iceberg": (
+        "iceberg-catalog", 510274, lambda: patch.object(expire_run, "named_again", as_it_is)
     ),
     "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError, LakebedError, NotWrittenError, UsageError
+from lakebed.errors import CommitConflictError, LakebedError, StorageError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
 
@@ -168,11 +168,12 @@ def swept(sink: Sink) -> Iterator[None]:
 
 @contextmanager
 def for_good(sink: Sink, messages: Sequence[CommitMessage]) -> Iterator[None]:
-    """A commit that nobody tries again with these messages. When it certainly did not happen, their files are removed;
-    files that cannot be removed stay until orphan-file removal."""
+    """A commit that nobody tries again with these messages. When it did not happen, their files are removed; files that
+    cannot be removed stay until orphan-file removal. A store that failed is no exception: what may have landed all the
+    same is a CommitUnknownError."""
     try:
         yield
-    except (CommitConflictError, NotWrittenError):
+    except (CommitConflictError, StorageError):
         with suppress(LakebedError, OSError):
             sink.abort(messages)
         raise

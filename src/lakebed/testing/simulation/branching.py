@@ -20,7 +20,8 @@ class Branching(Writes):
         change = self._move(Change(text, no_change, certain=False, alteration=alteration or Alteration()))
         self.table.alter(wanted)
         alike = (one for one in self.model.changes if one.alteration == change.alteration and one.landed)
-        if alteration is not None and not any(one.ended is None or one.ended > self.began for one in alike):
+        shows = alteration is not None and self.model.columns.shows(alteration)
+        if alteration is not None and not (shows or any(one.ended is None or one.ended > self.began for one in alike)):
             raise Violation(f"{self.name}: {text} was acknowledged and is not there")
 
     def branch(self) -> None:

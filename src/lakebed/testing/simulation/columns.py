@@ -40,6 +40,11 @@ class Columns:
             after[alteration.comes] = self.numbers.get(alteration.goes, new)
         return after
 
+    def shows(self, alteration: Alteration) -> bool:
+        """Whether the table is as an alteration makes it, whoever did that."""
+        names = self.numbers.keys()
+        return alteration.goes not in names and (not alteration.comes or alteration.comes in names)
+
     def alter(self, alteration: Alteration) -> None:
         """The table was altered."""
         after = self.after(alteration)

@@ -180,7 +180,9 @@ class Follower:
         name = self._subject.stands_at(position)
         if name is None:
             return
-        needed = self._subject.needs(name, model)
+        needed = [*self._subject.needs(name, model)]
+        if self._subject.tells_differences and self._end is not None:  # a batch that is read again needs its end, too
+            needed += self._subject.needs(self._subject.stands_at(self._end) or "", model)
         gone = [one for one in needed if not self._subject.can_tell(store, model, one)]
         if not gone:
             raise Violation(f"{self._name} was told that what follows {name} is gone, and it is there: {error}")

@@ -31,9 +31,12 @@ class IcebergSubject(Subject):
     tells_differences = True
     stream_options: ClassVar[Options] = {"read.start-commit": "earliest"}
     """With all rows of the table: the newest snapshot alone tells nothing where the one before it has expired."""
-    forgets_after = 5
+    forgets_after: ClassVar[float] = 5
     """A version is in the logs of the two versions after it, and in those of the two after these. Behind them only a
     snapshot can tell whose it was, and that may have expired."""
+    forgets_times_after: ClassVar[float] = 3
+    """The third version after one removes its file. Then the logs still have its time, but where clocks are behind that
+    of the version before, each version has the same one."""
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),

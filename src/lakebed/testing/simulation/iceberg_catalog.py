@@ -3,6 +3,7 @@ changes to it."""
 
 from __future__ import annotations
 
+import math
 import random
 from typing import ClassVar
 
@@ -23,11 +24,15 @@ class IcebergCatalogSubject(IcebergSubject):
 
     format = "iceberg-catalog"
     pointers: ClassVar[tuple[str, ...]] = (POINTER,)
+    forgets_after = math.inf
+    forgets_times_after = math.inf
+    """The catalog knows whose commits are there."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
         self.kind = chance.choice(["SimulatedMetastore", "SimulatedRest"])
         """The catalog's class: whether its client writes the metadata file, or the catalog itself does."""
+        self.tags_go_with_snapshots = self.kind == "SimulatedRest"
 
     def create(self, store: Store) -> None:
         """Create the table."""

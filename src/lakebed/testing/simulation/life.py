@@ -102,7 +102,9 @@ class Life:
         sure = not isinstance(error, CommitUnknownError) and not self._unsure
         if self.change is not None and sure:
             self.model.refuse(self.change, self.name, error)
-        late = self.who.overtaken >= self.subject.forgets_after and isinstance(error, CommitUnknownError)
+        subject = self.subject
+        forgets = subject.forgets_times_after if self._world.clocks_differ else subject.forgets_after
+        late = self.who.overtaken >= forgets and isinstance(error, CommitUnknownError)
         altered = isinstance(error, SchemaError) and self.model.altered_since(self.began)
         may_be = isinstance(error, CommitConflictError | NotInHistoryError | UsageError)
         if not (self.who.hit or late or altered or may_be):

@@ -52,6 +52,9 @@ class Change:
     landed: int = 0
     ended: int | None = None
     """When the step ended, in the model's ticks; None while it goes on."""
+    taken_back: bool = False
+    """Whether a rollback came since it landed, in the middle of its step: a job that does not know how its commit ended
+    may commit it again."""
     over: bool = False
     """Whether it certainly did not happen: nothing of it may show from now on."""
 
@@ -117,6 +120,10 @@ class Model:
         self.tags: dict[str, State] = {}
         self.tagged: dict[str, str] = {}
         """The snapshots of tags."""
+        self.tag_made: dict[str, tuple[int, int]] = {}
+        """When the steps began and ended that made tags, in ticks."""
+        self.cut_expiries: list[tuple[int, int]] = []
+        """When expiries began and ended that a fault hit, in ticks."""
         self.line: tuple[str, ...] = ()
         self.newest = ""
         """The entry that the table's rows are of. After an Iceberg rollback, newer ones stay until they expire."""
@@ -158,13 +165,15 @@ class Model:
             name: state_of(head.rows, f"in branch {name}, after a change of {who}")
             for name, head in seen.branches.items()
         }
-        waiting = [one for one in others if not one.landed]
+        waiting = [one for one in others if not one.landed or one.taken_back]
         if waiting:
             change = next((one for one in waiting if self._fits(one, self.now, new)), waiting[0])
         self._advance(self.states, new, change if change is None or not change.branch else None, who)
         self._branch_off(heads, change, who)
         back = change is not None and change.goes_back
         self.went_back += back
+        for one in self.changes if back else ():
+            one.taken_back = one.landed > 0 and one.ended is None
         self._lengthen(seen, new, who, back, began)
         for name, head in seen.branches.items():
             if head.snapshot:
@@ -183,10 +192,10 @@ class Model:
             if change.follows is not None and old not in change.follows():
                 raise Violation(f"{who}: {change.text} lost rows that are not there\n{difference(old, new)}")
             change.landed = len(states)
-        elif change is not None and not change.landed and self._fits(change, old, new):
+        elif change is not None and (not change.landed or change.taken_back) and self._fits(change, old, new):
             if change.over:
                 raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
-            change.landed = len(states)
+            change.landed, change.taken_back = len(states), False
             self.overwrites += change.replaces
         elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
             raise Violation(self._wrong(change, old, new, who))
@@ -229,6 +238,11 @@ class Model:
         """Whether somebody was altering the table at a tick, or did so later."""
         altering = (one for one in self.changes if one.alteration is not None)
         return any(one.ended is None or one.ended > tick for one in altering)
+
+    def was_made_in_a_cut_expiry(self, tag: str) -> bool:
+        """Whether a tag was made while an expiry was at work that a fault hit."""
+        began, ended = self.tag_made.get(tag, (0, 0))
+        return any(begun < ended and over > began for begun, over in self.cut_expiries)
 
     def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
         if change is None:

@@ -59,7 +59,11 @@ class Process(Branching):
 
     def expire(self) -> None:
         """Old snapshots go."""
-        self.table.expire(options=self.subject.expiries(self.chance))
+        try:
+            self.table.expire(options=self.subject.expiries(self.chance))
+        finally:
+            if self.who.hit:
+                self.model.cut_expiries.append((self.began, self.model.tick()))
 
     def orphans(self) -> None:
         """What failed writes left goes, where it is old enough."""
@@ -89,6 +93,7 @@ class Process(Branching):
         self.table.tag(name, self.subject.position(snapshot))
         if self.model.snapshots.get(snapshot) == known[snapshot]:
             self.model.tags[name], self.model.tagged[name] = known[snapshot], snapshot
+            self.model.tag_made[name] = self.began, self.model.tick()
 
     def untag(self) -> None:
         """A tag goes."""

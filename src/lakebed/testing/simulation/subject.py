@@ -40,6 +40,8 @@ class Subject(ABC):
 
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
+    tags_go_with_snapshots: bool = False
+    """Whether a tag that is made while its snapshot expires goes with it, unless the expiry puts both back."""
     forwards_go_back: ClassVar[bool] = False
     """Whether a fast-forward removes what the table has beyond the beginning of the branch."""
     stops_for_branches: ClassVar[bool] = False
@@ -57,6 +59,8 @@ class Subject(ABC):
     """What the history promises (`Model`)."""
     forgets_after: ClassVar[float] = math.inf
     """After how many states of others a commit may not know how it ended, though no call has failed."""
+    forgets_times_after: ClassVar[float] = math.inf
+    """The same where clocks differ, so that times do not tell changes apart."""
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 

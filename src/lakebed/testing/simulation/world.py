@@ -93,6 +93,11 @@ class World:
         about = self.current
         return self.time + about.actor.ahead + about.ahead + (self.time - START) * about.actor.drift
 
+    @property
+    def clocks_differ(self) -> bool:
+        """Whether some actor's clock is not that of the others."""
+        return any(one.actor.ahead or one.actor.drift or one.ahead for one in self.running)
+
     def steady(self) -> float:
         """Seconds that never go back."""
         return self.time - START

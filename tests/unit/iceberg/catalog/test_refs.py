@@ -80,3 +80,68 @@ def test_a_change_that_landed_and_was_called_lost_or_lost_its_answer(rest: RestC
         with pytest.raises(CommitUnknownError if failure.status == 500 else StorageError):
             act(*arguments[verb])
         assert rest.tables[f"refs.{verb}{number}"] == before
+
+
+ONLY_NEWEST = {"older-than": "2100-01-01", "retain-last": 1}
+
+
+def overwritten(rest: RestCatalog, version: int) -> tuple[IcebergTable, IcebergTable, str]:
+    """A table whose first snapshot has a file that no other one has, opened twice, and the id of that snapshot."""
+    options = {**options_of(rest), "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "1"}
+    table = create("cat:refs.t", version, **options)
+    first = table.write(rows(0, 1)).instant
+    table.write(rows(2), "overwrite")
+    return table, opened("cat:refs.t", options), first
+
+
+def files_in(rest: RestCatalog) -> set[str]:
+    return {path.name for path in (rest.warehouse / "refs/t/data").rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_tag_that_is_made_while_its_snapshot_expires(rest: RestCatalog, version: int) -> None:
+    """A REST catalog removes both, since it knows no requirement that would see the new name."""
+    table, other, first = overwritten(rest, version)
+    files = files_in(rest)
+    rest.meanwhile = [lambda: other.tag("kept", int(first))]
+    done = table.expire(options=ONLY_NEWEST)
+    assert [note for note in done.notes if "kept: made while the snapshot expired, so both were put back" in note]
+    assert files_in(rest) == files and not [path for path in done.deleted_files if path.startswith("data/")]
+    assert {ref.name: ref.instant for ref in table.refs()}["kept"] == first
+    assert sorted(table.read(as_of="tag:kept").read_all()["id"].to_pylist()) == [0, 1]
+    assert sorted(table.read(as_of=int(first)).read_all()["id"].to_pylist()) == [0, 1]
+    table.write(rows(3))
+    assert table.expire(options={"expire-snapshots": False, "remove-orphan-files": True}).deleted_files == ()
+    table.delete_tag("kept")
+    table.expire(options=ONLY_NEWEST)
+    assert ids(table) == [2, 3] and len(files_in(rest)) == 2
+
+
+def test_a_branch_that_goes_on_where_a_snapshot_expires(rest: RestCatalog) -> None:
+    """The files of its new snapshot are those of the expired one."""
+    table, other, first = overwritten(rest, 2)
+
+    def branch() -> None:
+        other.branch("side", int(first))
+        opened("cat:refs.t", options_of(rest), branch="side").write(rows(7))
+
+    rest.meanwhile = [branch]
+    table.expire(options=ONLY_NEWEST)
+    assert ids(table) == [2] and ids(opened("cat:refs.t", options_of(rest), branch="side")) == [0, 1, 7]
+
+
+@pytest.mark.parametrize("case", ["refused", "unreadable"])
+def test_what_cannot_be_put_back_keeps_its_files(rest: RestCatalog, case: str) -> None:
+    table, other, first = overwritten(rest, 2)
+    files = files_in(rest)
+
+    def tag() -> None:
+        other.tag("kept", int(first))
+        rest.hidden_metadata = case == "unreadable"
+        rest.failures = [Failure(200), Failure(403), Failure(403)] if case == "refused" else []
+
+    rest.meanwhile = [tag]
+    done = table.expire(options=ONLY_NEWEST)
+    assert done.deleted_files == () and files_in(rest) == files
+    text = "kept: made while the snapshot expired, and gone with it" if case == "refused" else "cannot be read"
+    assert [note for note in done.notes if text in note]

@@ -405,14 +405,77 @@ def test_a_claim_that_came_too_late_is_not_known_by_the_time_of_a_clock_that_is_
     monkeypatch.setattr(hadoop.clock, "now_ms", lambda: 1)
 
     def act(name: str) -> None:
-        for number in range(2):
+        for number in range(3):
             other.tag(f"other-{number}")
-        (tmp_path / "t/metadata" / name).unlink(missing_ok=True)
+        assert not (tmp_path / "t/metadata" / name).exists()
 
     between(monkeypatch, act)
     with pytest.raises(CommitUnknownError):
         table.tag("mine")
-    assert sorted(ref.name for ref in lakebed.open(tmp_path / "t").refs()) == ["main", "other-0", "other-1"]
+    assert sorted(ref.name for ref in lakebed.open(tmp_path / "t").refs()) == ["main", "other-0", "other-1", "other-2"]
+
+
+@pytest.mark.parametrize("followed_at_once", [True, False])
+def test_a_claim_is_known_by_its_file_where_clocks_are_behind(
+    followed_at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No commit removes a file that the newest version has in its log, so the one that stands there came in time. Not
+    so where only the hint is behind: it names a version from before the name was free again."""
+    table = create(tmp_path / "t", **{**CLEANS, "write.metadata.previous-versions-max": "2"})
+    commits.append(table.operations, [data_file(table, [1])])
+    other, metadata = lakebed.open(tmp_path / "t"), tmp_path / "t/metadata"
+    monkeypatch.setattr(hadoop.clock, "now_ms", lambda: 1)
+    put = LocalStore.put_if_absent
+
+    def followed(store: LocalStore, path: str, data: bytes) -> PutOutcome:
+        monkeypatch.setattr(LocalStore, "put_if_absent", put)
+        outcome = put(store, path, data)
+        other.tag("other")
+        return outcome
+
+    def act(name: str) -> None:
+        if followed_at_once:
+            monkeypatch.setattr(LocalStore, "put_if_absent", followed)
+            return
+        for number in range(4):
+            other.tag(f"other-{number}")
+        assert not (metadata / name).exists()
+        (metadata / "version-hint.text").write_text("4")
+
+    between(monkeypatch, act)
+    if followed_at_once:
+        table.tag("mine")
+        assert sorted(ref.name for ref in lakebed.open(tmp_path / "t").refs()) == ["main", "mine", "other"]
+    else:
+        with pytest.raises(CommitUnknownError):
+            table.tag("mine")
+    assert (metadata / "v3.metadata.json").exists() is followed_at_once
+
+
+def test_a_claim_that_came_too_late_and_is_gone_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one has removed what it left, which was all of it."""
+    table = create(tmp_path / "t", **CLEANS)
+    other = lakebed.open(tmp_path / "t")
+    assert isinstance(other, IcebergTable)
+    put = LocalStore.put_if_absent
+
+    def removed(store: LocalStore, path: str, data: bytes) -> PutOutcome:
+        monkeypatch.setattr(LocalStore, "put_if_absent", put)
+        outcome = put(store, path, data)
+        (tmp_path / "t" / path).unlink()
+        return outcome
+
+    def act(name: str) -> None:
+        for number in range(3):
+            commits.append(other.operations, [data_file(table, [number])])
+        assert not (tmp_path / "t/metadata" / name).exists()
+        monkeypatch.setattr(LocalStore, "put_if_absent", removed)
+
+    between(monkeypatch, act)
+    commits.append(table.operations, [data_file(table, [9])])
+    newest = lakebed.open(tmp_path / "t")
+    assert isinstance(newest, IcebergTable)
+    assert ids(newest) == [0, 1, 2, 9]
 
 
 @pytest.mark.parametrize("others", [1, 5])

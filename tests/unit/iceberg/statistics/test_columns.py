@@ -20,6 +20,7 @@ from lakebed.errors import CommitConflictError, CorruptError, LakebedError, NotI
 from lakebed.formats.iceberg.codec.puffin import read_footer
 from lakebed.formats.iceberg.codec.theta import Sketch, decoded, sketch_of
 from lakebed.formats.iceberg.statistics import columns as statistics
+from lakebed.formats.iceberg.statistics.columns import SketchReader
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.inflate import inflated
@@ -201,3 +202,19 @@ def test_a_crash_at_any_call(tmp_path: Path) -> None:
 
     kinds = (Kind.CRASH_AFTER, Kind.ERROR_BEFORE, Kind.UNKNOWN_AFTER)
     assert check_crash_safety(make, operation, observe, kinds) >= 5
+
+
+def test_the_files_of_the_snapshot_expire_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table(tmp_path / "t")
+    read = SketchReader.__call__
+
+    def late(self: SketchReader, split: Any) -> tuple[Sketch, ...]:
+        monkeypatch.setattr(SketchReader, "__call__", read)
+        made.write(rows(20, 2), "overwrite")
+        made.expire(options={"retain-last": 1, "older-than": "2100-01-01T00:00:00"})
+        return read(self, split)
+
+    monkeypatch.setattr(SketchReader, "__call__", late)
+    with pytest.raises(CommitConflictError, match="expired while"):
+        made.compute_table_stats()
+    assert not [*(tmp_path / "t" / "metadata").glob("*.stats")]

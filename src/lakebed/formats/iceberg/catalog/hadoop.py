@@ -225,46 +225,53 @@ class HadoopTable:
         to remove this version. LostRaceError where it came too late for certain, and is removed. A store that answers
         nothing any more tells nothing: then the claim counts."""
         path = f"metadata/{name}"
-        stays, followed = self._looked(base, name, own)
+        stays, followed = self._looked(base, name, data, own)
         if followed is _Later.OURS:
             with suppress(Exception):
                 self._store.delete(path)
         if followed in (_Later.OURS, _Later.NAMES) or (followed is _Later.NONE and stays):
             return followed is not _Later.NONE
         try:
-            is_here = self._store.read(path) == data
+            is_here = self._holds(path, data)
         except Exception as error:
             if followed in (_Later.OTHERS, _Later.UNCLEAR):
                 raise OutcomeUnknownError(f"{name} cannot be read") from error
             return False
         if followed is None:
             raise OutcomeUnknownError(f"whether {name} came in time cannot be read")
-        removed = False
+        gone = not is_here
         if is_here:
             with suppress(Exception):
                 self._store.delete(path)
-                removed = True
-        if removed and followed is _Later.OTHERS:
+                gone = True
+        if gone and followed is _Later.OTHERS:
             raise LostRaceError(f"{name} had been made by another commit")
         raise OutcomeUnknownError(f"{name} had been made and cleaned up by later commits")
 
-    def _looked(self, base: Loaded, name: str, own: TableMetadata) -> tuple[bool, _Later | None]:
+    def _holds(self, path: str, data: bytes) -> bool:
+        """Whether a file is there and has these bytes."""
+        try:
+            return self._store.read(path) == data
+        except FileNotFoundError:
+            return False
+
+    def _looked(self, base: Loaded, name: str, data: bytes, own: TableMetadata) -> tuple[bool, _Later | None]:
         """Whether the base of a claim is still there, and what the later version says. None where the store, which is
         asked a few times, does not tell."""
         current = f"metadata/{base.location.rpartition('/')[2]}"
         looks: tuple[Callable[[], Any], ...] = (
-            lambda: self._store.exists(current), lambda: self._later(base, name, own),
+            lambda: self._store.exists(current), lambda: self._later(base, name, data, own),
         )  # fmt: skip
         with suppress(Exception):
             stays, followed = ask_again(lambda: self._store.together(lambda look: look(), looks), _LOOKS)
             return stays, followed
         return False, None
 
-    def _later(self, base: Loaded, name: str, own: TableMetadata) -> _Later:
+    def _later(self, base: Loaded, name: str, data: bytes, own: TableMetadata) -> _Later:
         """Where the later version that the hint names comes from: it has the snapshot that this one added, or another
         one of that sequence number; or its log has this version with its time, or that of an older version which the
-        log names. What else lies in the folder tells nothing: commits that died before they had cleaned up, and other
-        late claims, leave files."""
+        log names. Where the times tell nothing, the file does while it stands (`_is_in_log`). What else lies in the
+        folder tells nothing: commits that died before they had cleaned up, and other late claims, leave files."""
         version = layout.hadoop_version(name)
         try:
             newest = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
@@ -284,8 +291,18 @@ class HadoopTable:
         if made is None:
             return _Later.UNCLEAR
         if made == mine == base.metadata.document["last-updated-ms"]:
-            return _Later.UNCLEAR  # clocks that are behind the base's give its time to each version after it
+            # clocks that are behind the base's give its time to each version after it
+            return _Later.NAMES if self._is_in_log(newest, version, name, data) else _Later.UNCLEAR
         return ours if made == mine else _Later.OTHERS
+
+    def _is_in_log(self, newest: int, version: int, name: str, data: bytes) -> bool:
+        """Whether the newest version has this one in its log and the file holds the claim's bytes. No commit has
+        removed a file that the log names, so its name was not free again: what stands there is what the log means. The
+        hint may be behind, so versions after it are looked for, as a reader does."""
+        while any(self._store.exists(f"metadata/{one}") for one in _names_of(newest + 1)):
+            newest += 1
+        named = {_version_of(file) for _, file in self._version(newest).metadata_log}
+        return version in named and self._holds(f"metadata/{name}", data)
 
     def _logged(self, later: TableMetadata, version: int) -> int | None:
         """When a version was made, in milliseconds since 1970, by the log of a later one, or by the log of the oldest
@@ -306,9 +323,8 @@ class HadoopTable:
 
     def _version(self, number: int) -> TableMetadata:
         """The metadata of a version, by either of its names."""
-        name = layout.hadoop_metadata(number)
-        if not self._store.exists(f"metadata/{name}"):
-            name = layout.hadoop_metadata(number, compressed=True)
+        plain, compressed = _names_of(number)
+        name = plain if self._store.exists(f"metadata/{plain}") else compressed
         return metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
 
     def _point_to(self, hint: bytes) -> None:
@@ -331,6 +347,11 @@ class HadoopTable:
                 raise LostRaceError(f"{name} already exists")
             case PutOutcome.UNKNOWN:
                 raise OutcomeUnknownError(f"the store does not say whether {name} was written")
+
+
+def _names_of(version: int) -> tuple[str, str]:
+    """The names that the metadata file of a version may have."""
+    return layout.hadoop_metadata(version), layout.hadoop_metadata(version, compressed=True)
 
 
 def _version_of(location: str) -> int | None:

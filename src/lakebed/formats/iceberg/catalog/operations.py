@@ -21,11 +21,13 @@ from lakebed.formats.iceberg.layout import data_folder, is_metadata, metadata_fo
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A table's metadata as it was read, and the location of its file. `size` is how many bytes the file has, -1 where
-    that is not known."""
+    that is not known. What a commit returns has `replaced`: the file that a catalog put the changes on, where that was
+    not the base of the commit; None where nobody can tell."""
 
     metadata: TableMetadata
     location: str
     size: int = -1
+    replaced: str | None = ""
 
 
 class LostRaceError(Exception):

@@ -234,8 +234,11 @@ class CatalogTable:
         location = answer.metadata_location
         with suppress(LakebedError, FileNotFoundError):  # the commit stands even when its file cannot be read
             self._files = self.files.also(spelled(location).rpartition("/")[0])
-            return self._read(location)
-        return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
+            loaded = self._read(location)
+            last = loaded.metadata.metadata_log[-1:]
+            return replace(loaded, replaced=next((file for _, file in last if file != base.location), ""))
+        document = applied(base.metadata, updates, clock.now_ms(), base.location)
+        return Loaded(TableMetadata(document), location, replaced=None)
 
     def _swap(
         self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[TableUpdate]

@@ -37,6 +37,8 @@ from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
 from lakebed.version import VERSION
 
+_EXPIRED = "the snapshot on which it was based expired meanwhile"
+
 
 @dataclass(frozen=True, slots=True)
 class Produced:
@@ -89,10 +91,15 @@ def change_metadata(
         nonlocal known
         known = None
 
-    def attempt(_: int) -> Won[Loaded] | Lost:
+    def attempt(number: int) -> Won[Loaded] | Lost:
         base = known or operations.load()
         forget()
-        requirements, updates = decide(base.metadata)
+        try:
+            requirements, updates = decide(base.metadata)
+        except LakebedError as error:
+            if is_gone(error) and number < policy.max_retries and _moved(operations, base):
+                return Lost(_EXPIRED)
+            raise
         if not updates:
             return Won(base)
         try:
@@ -155,8 +162,8 @@ class _Commit:
         except CommitUnknownError:
             raise
         except LakebedError as error:
-            if is_gone(error) and number < self.policy.max_retries and self._moved(base):
-                return Lost("the snapshot on which it was based expired meanwhile")
+            if is_gone(error) and number < self.policy.max_retries and _moved(self._operations, base):
+                return Lost(_EXPIRED)
             self._remove_all()
             raise
         if isinstance(outcome, Lost) and number >= self.policy.max_retries:
@@ -217,12 +224,6 @@ class _Commit:
         written, self._written = self._written, WrittenManifests()  # a later attempt must not name what is removed
         remove_unused(self._operations.files, written, (), None)
 
-    def _moved(self, base: Loaded | None) -> bool:
-        """Whether the table has newer metadata than an attempt was based on."""
-        with suppress(LakebedError):
-            return base is not None and self._operations.load().location != base.location
-        return False
-
     def _stands(self, properties: Options) -> bool:
         """Whether the snapshot is in the table after all. It looks a few times, for the table may be out of reach, and
         not again when a quarter of the store's patience is over."""
@@ -240,6 +241,13 @@ class _Commit:
 
     def _properties(self, metadata: TableMetadata) -> Options:
         return opt.properties(metadata.properties, self._options.properties)
+
+
+def _moved(operations: TableOperations, base: Loaded | None) -> bool:
+    """Whether the table has newer metadata than an attempt was based on."""
+    with suppress(LakebedError):
+        return base is not None and operations.load().location != base.location
+    return False
 
 
 def _looked(operations: TableOperations, lost: LostRaceError) -> Loaded:

@@ -15,6 +15,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableRequirement, TableUpdate, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.commit.writers import before_expiry
+from lakebed.formats.iceberg.expire.named_meanwhile import Stays, named_again
 from lakebed.formats.iceberg.expire.options import CLEAN_METADATA
 from lakebed.formats.iceberg.expire.plan import ExpirePlan, plan_expiry, with_unused
 from lakebed.formats.iceberg.expire.unused import unused_files
@@ -50,14 +51,16 @@ def expire(operations: TableOperations, options: Options, dry_run: bool, base: L
         requirements, updates = _change(metadata, plan)
         return requirements, [] if dry_run else updates
 
-    change_metadata(operations, decide, options.raw, base)
+    done = change_metadata(operations, decide, options.raw, base)
     before, plan = plans[-1]
-    unused: list[str] = []
+    expired, unused = set(plan.snapshots), list[str]()
+    stays = Stays(before) if dry_run or not expired else named_again(operations, done, expired, plan.refs)
 
     def find_unused() -> None:
-        unused.extend(unused_files(operations.files, before, set(plan.snapshots)) if plan.snapshots else ())
+        if expired and stays.metadata is not None:
+            unused.extend(unused_files(operations.files, before, expired, stays.metadata, stays.spared))
 
-    notes = plan.notes
+    notes = (*plan.notes, *stays.notes)
     if dry_run:
         find_unused()
     else:

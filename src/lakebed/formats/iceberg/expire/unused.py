@@ -5,7 +5,7 @@ Rule: the reference engine's ReachableFileCleanup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 import pyarrow as pa
@@ -18,33 +18,36 @@ from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifes
 from lakebed.kernel.arrays import from_values
 
 
-def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> list[str]:
+def unused_files(
+    files: Files, before: TableMetadata, expired: Collection[int], after: TableMetadata, spared: Collection[int] = ()
+) -> list[str]:
     """The files that only the snapshots with these ids need: data and delete files, then manifests, then manifest lists
-    and statistics."""
-    kept_lists: set[str] = set()
+    and statistics. The snapshots are in the metadata `before`. What stays is in the metadata `after`, as a whole, since
+    others may have built on a snapshot meanwhile; and what the expired snapshots of `spared` need."""
+    gone = [before.snapshots[id] for id in before.snapshots if id in expired and id not in spared]
+    stays = [after.snapshots[id] for id in after.snapshots if after is not before or id not in expired]
+    stays += [before.snapshots[id] for id in spared]
+    files = lists_ahead(files, (*stays, *gone))
     kept: dict[str, ManifestFile] = {}
+    for snapshot in stays:
+        kept |= {manifest.path: manifest for manifest in manifests_of(files, after, snapshot)}
+    kept_lists = {snapshot.manifest_list for snapshot in stays}
     unused: dict[str, ManifestFile] = {}
-    lists: list[str] = []
-    files = lists_ahead(files, metadata.snapshots.values())
-    for snapshot in metadata.snapshots.values():
-        manifests = {manifest.path: manifest for manifest in manifests_of(files, metadata, snapshot)}
-        if snapshot.snapshot_id in expired:
-            unused |= manifests
-            lists.append(snapshot.manifest_list)
-        else:
-            kept |= manifests
-            kept_lists.add(snapshot.manifest_list)
+    for snapshot in gone:
+        unused |= {manifest.path: manifest for manifest in manifests_of(files, before, snapshot)}
+    lists = [snapshot.manifest_list for snapshot in gone]
     unused = {path: manifest for path, manifest in unused.items() if path not in kept}
     if unused:
         files = manifests_ahead(files, chain(unused.values(), kept.values()))
-    pieces = list(paths_in(files, metadata, unused.values()))
+    pieces = list(paths_in(files, before, unused.values()))
     contents = pc.unique(pa.concat_arrays(pieces)) if pieces else from_values([], pa.string())
-    for paths in paths_in(files, metadata, kept.values()) if len(contents) else ():
+    for paths in paths_in(files, after, kept.values()) if len(contents) else ():
         contents = contents.filter(pc.invert(pc.is_in(contents, value_set=paths)))
         if not len(contents):
             break
-    statistics = {path for id, path in metadata.statistics_files if id in expired}
-    statistics -= {path for id, path in metadata.statistics_files if id not in expired}
+    ids = {snapshot.snapshot_id for snapshot in stays}
+    statistics = {path for id, path in before.statistics_files if id in expired}
+    statistics -= {path for id, path in after.statistics_files if id in ids}
     unused_lists = [path for path in lists if path and path not in kept_lists]
     return [*contents.to_pylist(), *unused, *unused_lists, *sorted(statistics)]
 

@@ -54,10 +54,6 @@ class Statistics(Reads):
         CommitConflictError when the snapshot expires meanwhile.
         """
         from lakebed.formats.iceberg.statistics.partitions import compute_partition_stats
-        from lakebed.model.upkeep import PartitionStatsResult
 
-        loaded = self.operations.load()
-        head = snapshot_at(loaded.metadata, checked_position(snapshot), self.branch_name)
-        if head is None:
-            return PartitionStatsResult("", "", 0, False, dry_run, ("the table has no snapshot yet",))
-        return compute_partition_stats(self.operations, loaded, head, dry_run)
+        position, branch = checked_position(snapshot), self.branch_name
+        return compute_partition_stats(self.operations, lambda now: snapshot_at(now, position, branch), dry_run)

@@ -42,6 +42,7 @@ from lakebed.formats.iceberg.rewrite.new_deletes import NewDeletes, Replacement,
 from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import OptionSet
@@ -82,6 +83,7 @@ class EqualityDeleteRewrite:
     commit_options: Mapping[str, str]
 
     @classmethod
+    @looks_again
     def planned(
         cls, operations: TableOperations, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,

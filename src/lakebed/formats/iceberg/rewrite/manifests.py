@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifests_of
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.arrays import from_numpy, one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped
@@ -85,11 +86,7 @@ def rewrite_manifests(
     list says.
     """
     given = OPTIONS.parse(options)
-    loaded = operations.load()
-    refuse_writing(operations, loaded)
-    metadata = loaded.metadata
-    head = metadata.head(branch)
-    groups = _groups(metadata, manifests_of(operations.files, metadata, head) if head else [], given)
+    loaded, groups = _planned(operations, branch, given)
     before = [manifest for group in groups if group.is_worth_it for manifest in group.manifests]
     skipped = tuple(
         Skipped(manifest.path, "it would become one manifest again")
@@ -120,6 +117,16 @@ def rewrite_manifests(
     committed = commit_snapshot(operations, produce, CommitOptions(branch, properties=given.raw), loaded)
     size_after = sum(manifest.length for manifest in after)
     return RewriteResult(len(before), len(after), size, size_after, len(groups), skipped, instants=(committed.instant,))
+
+
+@looks_again
+def _planned(operations: TableOperations, branch: str, given: Options) -> tuple[Loaded, list[_Group]]:
+    """The table, and the groups of its manifests. It is read anew where the snapshot expires meanwhile."""
+    loaded = operations.load()
+    refuse_writing(operations, loaded)
+    metadata = loaded.metadata
+    head = metadata.head(branch)
+    return loaded, _groups(metadata, manifests_of(operations.files, metadata, head) if head else [], given)
 
 
 def _groups(metadata: TableMetadata, manifests: Sequence[ManifestFile], options: Options) -> list[_Group]:

@@ -36,6 +36,7 @@ from lakebed.formats.iceberg.rewrite.position_delete_task import PositionDeleteR
 from lakebed.formats.iceberg.write.file_sizes import FileSizes
 from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options, OptionSet
 from lakebed.kernel.predicates.where import Where, parse_where, unread_parts
@@ -78,6 +79,7 @@ class PositionDeleteRewrite:
     notes: tuple[str, ...] = ()
 
     @classmethod
+    @looks_again
     def planned(
         cls, operations: TableOperations, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {},

@@ -28,6 +28,7 @@ from lakebed.formats.iceberg.codec.theta import NDV, THETA, Sketch, sketch_of
 from lakebed.formats.iceberg.codec.updates import MetadataChange
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.layout import metadata_folder
+from lakebed.kernel.again import is_gone
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates.where import find_column
 from lakebed.model.upkeep import ColumnStats, TableStatsResult
@@ -126,8 +127,13 @@ def compute_table_stats(
         return TableStatsResult(str(id), "", names, True)
     total = tuple(Sketch() for _ in columns)
     work = engine or LocalEngine()
-    for sketches in work.map(SketchReader(replace(plan, splits=(), warnings=()), columns), plan.splits):
-        total = tuple(ours.merged(new) for ours, new in zip(total, sketches, strict=True))
+    try:
+        for sketches in work.map(SketchReader(replace(plan, splits=(), warnings=()), columns), plan.splits):
+            total = tuple(ours.merged(new) for ours, new in zip(total, sketches, strict=True))
+    except (FileNotFoundError, LakebedError) as error:
+        if is_gone(error) and id not in operations.load().metadata.snapshots:
+            raise _expired(id, operations.name) from error
+        raise
     blobs = [
         compressed(Blob(THETA, 0, 0, (column.id,), id, snapshot.sequence_number, {NDV: str(sketch.estimate)}),
                    sketch.encoded())
@@ -151,16 +157,21 @@ def compute_table_stats(
     return TableStatsResult(str(id), path, names)
 
 
+def _expired(snapshot_id: int, table: str) -> CommitConflictError:
+    return CommitConflictError(
+        f"snapshot {snapshot_id} expired while its statistics were computed",
+        table=table,
+        todo="Compute them again, for the snapshot that is current now",
+    )
+
+
 def publish(operations: TableOperations, snapshot_id: int, path: str, data: bytes, update: dict[str, Any]) -> None:
     """Write a statistics file of a snapshot, and have the metadata name it. Raises what `compute_table_stats`
     raises."""
 
     def decide(metadata: TableMetadata) -> MetadataChange:
         if snapshot_id not in metadata.snapshots:
-            raise CommitConflictError(
-                f"snapshot {snapshot_id} expired while its statistics were computed", table=operations.name,
-                todo="Compute them again, for the snapshot that is current now",
-            )  # fmt: skip
+            raise _expired(snapshot_id, operations.name)
         return [], [update]
 
     try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import LakebedError, UsageError
-from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_writing
+from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED, EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.layout import metadata_folder
 from lakebed.formats.iceberg.manifests import manifests_of, map_runs, runs_of
 from lakebed.formats.iceberg.statistics.columns import publish
 from lakebed.formats.iceberg.system_tables.partition_column import PartitionColumn
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.decoding import decoding
 from lakebed.model.upkeep import PartitionStatsResult
 
@@ -63,13 +64,38 @@ _Found = dict[tuple[int, Partition], _Sums]
 
 
 def compute_partition_stats(
-    operations: TableOperations, loaded: Loaded, snapshot: Snapshot, dry_run: bool
+    operations: TableOperations, choose: Callable[[TableMetadata], Snapshot | None], dry_run: bool
 ) -> PartitionStatsResult:
-    """Compute the partition statistics of a snapshot and commit them. A snapshot that has some keeps them.
+    """Compute the partition statistics of the snapshot that `choose` takes, and commit them. A snapshot that has some
+    keeps them.
 
     Raises UsageError for a table without partitions, CommitConflictError when the snapshot expires meanwhile,
     CommitUnknownError.
     """
+    figures = _figures(operations, choose)
+    if isinstance(figures, PartitionStatsResult):
+        return replace(figures, dry_run=dry_run)
+    metadata, column, id, found, since = figures
+    name = f"partition-stats-{id}-{uuid.uuid4()}.parquet"
+    path = f"{metadata_folder(metadata.location, metadata.properties)}/{name}"
+    if dry_run:
+        return PartitionStatsResult(str(id), "", len(found), bool(since), True)
+    data = _encoded(found, column, metadata.format_version)
+    entry = {"snapshot-id": id, "statistics-path": path, "file-size-in-bytes": len(data)}
+    publish(operations, id, path, data, {"action": "set-partition-statistics", "partition-statistics": entry})
+    return PartitionStatsResult(str(id), path, len(found), bool(since))
+
+
+@looks_again
+def _figures(
+    operations: TableOperations, choose: Callable[[TableMetadata], Snapshot | None]
+) -> PartitionStatsResult | tuple[TableMetadata, PartitionColumn, int, _Found, int]:
+    """The table, its partition fields, the snapshot, its figures, and the id of the ancestor that they begin with (0:
+    none); or a result where there is nothing to compute. The table is read anew where snapshots expire meanwhile."""
+    loaded = operations.load()
+    snapshot = choose(loaded.metadata)
+    if snapshot is None:
+        return PartitionStatsResult("", "", 0, False, False, ("the table has no snapshot yet",))
     refuse_writing(operations, loaded)
     metadata, files, id = loaded.metadata, operations.files, snapshot.snapshot_id
     column = PartitionColumn.of(metadata)
@@ -81,18 +107,11 @@ def compute_partition_stats(
     if id in there:
         rows = _read(files, there[id], column)
         known = ("the snapshot has partition statistics already",)
-        return PartitionStatsResult(str(id), there[id], len(rows or ()), True, dry_run, known)
+        return PartitionStatsResult(str(id), there[id], len(rows or ()), True, False, known)
     found, since = _since(files, metadata, column, snapshot, there)
     if found is None:
         found = _summed(files, metadata, column, manifests_of(files, metadata, snapshot))
-    name = f"partition-stats-{id}-{uuid.uuid4()}.parquet"
-    path = f"{metadata_folder(metadata.location, metadata.properties)}/{name}"
-    if dry_run:
-        return PartitionStatsResult(str(id), "", len(found), bool(since), True)
-    data = _encoded(found, column, metadata.format_version)
-    entry = {"snapshot-id": id, "statistics-path": path, "file-size-in-bytes": len(data)}
-    publish(operations, id, path, data, {"action": "set-partition-statistics", "partition-statistics": entry})
-    return PartitionStatsResult(str(id), path, len(found), bool(since))
+    return metadata, column, id, found, since
 
 
 def _files_of(metadata: TableMetadata) -> Mapping[int, str]:
