@@ -231,10 +231,11 @@ class HadoopTable:
                 self._store.delete(path)
         if followed in (_Later.OURS, _Later.NAMES) or (followed is _Later.NONE and stays):
             return followed is not _Later.NONE
+        answers = followed in (_Later.OTHERS, _Later.UNCLEAR)
         try:
-            is_here = self._holds(path, data)
+            is_here = self._holds(path, data) if answers else self._store.read(path) == data
         except Exception as error:
-            if followed in (_Later.OTHERS, _Later.UNCLEAR):
+            if answers:
                 raise OutcomeUnknownError(f"{name} cannot be read") from error
             return False
         if followed is None:
