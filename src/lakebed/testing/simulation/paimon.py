@@ -20,6 +20,7 @@ from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 
 _ROOTS = ("snapshot/snapshot-", "tag/tag-", "changelog/changelog-")
+_KEPT_CHANGELOG = "changelog/changelog-"
 _HINTS = ("EARLIEST", "LATEST")
 _OF_BRANCH = re.compile(r"branch/branch-([^/]+)/(snapshot|schema)/\2-\d+$")
 _VECTORS = ("deletion-vectors.enabled", "deletion-vectors.merge-on-read")
@@ -213,7 +214,7 @@ class PaimonSubject(Subject):
         an expiry that died may have left the manifests of its snapshot, which went."""
         late = _late(store)
         roots = _roots(store) - late
-        gone = taken_back(store.files, roots)
+        gone = taken_back(store.files, (root for root in roots if _KEPT_CHANGELOG not in root))
         stays = {path for path in store.files if path.startswith(_STAYING)} - late
         read = named(store.files, roots, of_root=_read_of) | stays
         return {path for path in read if path.rpartition("/")[2] not in gone}
@@ -224,16 +225,17 @@ class PaimonSubject(Subject):
 
 
 def _late(store: MemoryStore) -> set[str]:
-    """The snapshot files before the oldest snapshot that nothing in between follows: they came late, from the dead."""
+    """The snapshot files before the oldest snapshot, with which readers begin: they came late, from the dead, or an
+    expiry died when it removed them."""
     hint = store.files.get("snapshot/EARLIEST")
     numbers = {int(path.rpartition("-")[2]) for path in store.files if path.startswith(_ROOTS[0])}
-    late = {number for number in numbers if hint and number < int(hint.data) and number + 1 not in numbers}
+    late = {number for number in numbers if hint and number < int(hint.data)}
     return {f"{_ROOTS[0]}{number}" for number in late}
 
 
 def _read_of(path: str, root: Mapping[str, Any]) -> Any:
     """What readers take of a snapshot, a tag or a kept changelog. Only tables with a changelog producer keep these."""
-    return root["changelogManifestList"] if "changelog/changelog-" in path else root
+    return root["changelogManifestList"] if _KEPT_CHANGELOG in path else root
 
 
 def _roots(store: MemoryStore) -> set[str]:

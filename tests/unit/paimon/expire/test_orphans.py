@@ -1,5 +1,6 @@
 """Orphan files: what nothing names goes once it is old, and nothing else."""
 
+import json
 import os
 import pickle
 import time
@@ -147,6 +148,30 @@ def test_a_snapshot_that_came_after_its_number_had_expired_goes(make: Make) -> N
         assert result.deleted_files == ("snapshot/snapshot-1",)
     assert files(root) == whole
     assert [row[1] for row in contents(table)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("young", [True, False])
+def test_a_late_snapshot_right_before_the_oldest_one_hides_no_file(young: bool, make: Make) -> None:
+    """It has the number before that of the oldest snapshot, which does not follow it: its base has more files."""
+    table = make()
+    root = Path(table.location)
+    for number in range(5):
+        table.write(rows(("a", number, "v", 1)))
+    first = json.loads((root / "snapshot" / "snapshot-1").read_text())
+    manifests = {path: path.read_bytes() for path in (root / "manifest").iterdir()}
+    few = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2", "snapshot.time-retained": "1 ms"}
+    table.expire(options=few)
+    rest = {name for name in files(root) if not name.startswith("manifest/")}
+    (root / "snapshot" / "snapshot-3").write_text(json.dumps({**first, "id": 3}))
+    for path, content in manifests.items():
+        path.write_bytes(content)
+    age(root, 2)
+    if young:
+        (root / "snapshot" / "snapshot-3").touch()
+    deleted = lakebed.open(root).expire(options=ORPHANS).deleted_files
+    assert ("snapshot/snapshot-3" in deleted) is not young
+    assert {*deleted} & rest == set()
+    assert [row[1] for row in contents(lakebed.open(root))] == [0, 1, 2, 3, 4]
 
 
 class Cluster:

@@ -61,9 +61,17 @@ class NamedFiles:
     def share(self, snapshots: Iterable[Snapshot]) -> None:
         """Keep the entries of the data manifests of these snapshots once they are read."""
         for snapshot in snapshots:
-            for file in (base_list(snapshot), delta_list(snapshot)):
+            for file in _data_lists(snapshot):
                 for manifest in self._manifests[file.name] or ():
                     self._shared.setdefault(manifest.name)
+
+    def follows(self, snapshot: Snapshot, earlier: Snapshot) -> bool:
+        """Whether a snapshot surely begins with the files of an earlier one: it names the manifests of that one. So it
+        does not where these were merged, or lists are gone; and where the earlier one came late, after its number had
+        expired, it does not follow it at all."""
+        base, *before = (self._manifests[file.name] for file in (base_list(snapshot), *_data_lists(earlier)))
+        named = {manifest.name for manifests in before for manifest in manifests or ()}
+        return base is not None and None not in before and {manifest.name for manifest in base} == named
 
     def metadata(self, snapshot: Snapshot) -> Iterator[str]:
         """The paths of the metadata files that a snapshot names, each before the file that names it."""
@@ -159,3 +167,7 @@ class NamedFiles:
         with suppress(DataCleanedError):
             return dict(zip(naming, index_files_of(self.store, snapshots), strict=True))
         return dict(zip(naming, self.store.together(read, snapshots), strict=True))
+
+
+def _data_lists(snapshot: Snapshot) -> tuple[MetadataFile, MetadataFile]:
+    return base_list(snapshot), delta_list(snapshot)

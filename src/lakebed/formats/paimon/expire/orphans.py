@@ -80,12 +80,11 @@ def remove_orphans(
 
 def _late_snapshots(history: History) -> list[str]:
     """The snapshot files that came when their numbers had expired, from a writer that died before it saw that: they are
-    before the oldest snapshot, with nothing in between. Readers begin with the oldest one."""
+    before the oldest snapshot, with which readers begin. What an expiry is removing is not late."""
     oldest = history.earliest()
     if oldest is None:
         return []
-    ids = {*history.snapshot_ids()}
-    late = sorted(number for number in ids if number < oldest.id and number + 1 not in ids)
+    late = sorted(number for number in history.snapshot_ids() if number < oldest.id)
     going = expiring(history) if late else ()
     return [path for number in late if (path := snapshot_path(history.branch, number)) not in going]
 

@@ -66,7 +66,7 @@ class UnusedFiles:
         runs, kept, _ = self.history.store.together(lambda look: look(), looks)
         others, kept = [snapshot for run in runs for snapshot in run], [*kept, *becoming]
         self._named.look([*others, *kept])
-        self._named.share(_split(runs)[0])
+        self._named.share(self._split(runs)[0])
         deleting = _unique([*expiring[1:], *([oldest_kept] if expiring else []), *ending])
         data = [path for changes in self._changes_of(deleting) for path in changes.deleted]
         outliving = {changelog.id for changelog in becoming}
@@ -90,7 +90,7 @@ class UnusedFiles:
         others = [snapshot for run in runs for snapshot in run]
         changelogs = self._changelogs({changelog.id for changelog in removed})
         self._named.look([target, *gone, *others, *changelogs])
-        self._named.share([target, *_split(runs)[0], *tags.values()])
+        self._named.share([target, *self._split(runs)[0], *tags.values()])
         data = {path: None for changes in self._changes_of(removed) for path in changes.added}
         data.update(dict.fromkeys(self._live_of([[tagged] for tagged in tags.values()])))
         data.update(dict.fromkeys(self._changelog_files(self._alone(gone))))
@@ -219,9 +219,9 @@ class UnusedFiles:
     def _live_of(self, runs: Iterable[Run]) -> set[str]:
         """The data files of snapshots. DataCleanedError when a list or a manifest of one is gone.
 
-        Of snapshots without a gap, the first one has files, and each later one those that it adds.
+        Of snapshots that follow each other, the first one has files, and each later one those that it adds.
         """
-        whole, later = _split(runs)
+        whole, later = self._split(runs)
         self._named.share(whole)
         paths: set[str] = set()
         for snapshot, entries in zip(whole, self._named.data_entries(whole), strict=True):
@@ -229,6 +229,18 @@ class UnusedFiles:
             paths.update(path for entry in live for path in self._paths(entry))
         paths.update(path for changes in self._changes_of(later) for path in changes.added)
         return paths
+
+    def _split(self, runs: Iterable[Run]) -> tuple[list[Snapshot], list[Snapshot]]:
+        """The snapshots that follow no other one, and those that do."""
+        whole: list[Snapshot] = []
+        later: list[Snapshot] = []
+        for run in runs:
+            by_id = {snapshot.id: snapshot for snapshot in run}
+            for snapshot in run:
+                earlier = by_id.get(snapshot.id - 1)
+                follows = earlier is not None and self._named.follows(snapshot, earlier)
+                (later if follows else whole).append(snapshot)
+        return whole, later
 
     def _paths(self, entry: ManifestEntry) -> Iterable[str]:
         folder = self._folder(entry.partition, entry.bucket)
@@ -243,17 +255,6 @@ class UnusedFiles:
 def _unique(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
     """Each snapshot of one branch once."""
     return [*{snapshot.id: snapshot for snapshot in snapshots}.values()]
-
-
-def _split(runs: Iterable[Run]) -> tuple[list[Snapshot], list[Snapshot]]:
-    """The snapshots that follow no other one, and those that do."""
-    whole: list[Snapshot] = []
-    later: list[Snapshot] = []
-    for run in runs:
-        ids = {snapshot.id for snapshot in run}
-        for snapshot in run:
-            (later if snapshot.id - 1 in ids else whole).append(snapshot)
-    return whole, later
 
 
 def _id(snapshot: Snapshot) -> int:
