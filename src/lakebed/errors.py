@@ -37,7 +37,8 @@ or (CorruptBlocksWarning) a file has torn bytes that were skipped.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lakebed.redaction import HIDDEN, names_secret, redacted
@@ -106,7 +107,7 @@ class OptionError(UsageError):
         known = sorted(set(known))
         nearest = nearest_of(key, known)
         place = f" of {where}" if where else ""
-        todo = f"Did you mean {nearest!r}?" if nearest else f"Known options: {', '.join(known) or 'none'}"
+        todo = f"Did you mean {nearest!r}?" if nearest else _some_of(key, known)
         return cls(f"unknown option {key!r}{place}", key=key, nearest=nearest, todo=todo, **fields)
 
     @classmethod
@@ -210,6 +211,20 @@ class CorruptBlocksWarning(ReadWarning):
     def __init__(self, what: str, *, table: str, file: str, ranges: int, size: int) -> None:
         self.file, self.ranges, self.size = file, ranges, size
         super().__init__(what, table=table)
+
+
+_MANY_OPTIONS = 30
+"""More options than one reads in an error."""
+
+
+def _some_of(key: str, known: Sequence[str]) -> str:
+    """The known options; of many those with a word of the key, and where to find the others."""
+    if len(known) <= _MANY_OPTIONS:
+        return f"Known options: {', '.join(known) or 'none'}"
+    words = {word for word in re.split(r"[^a-z0-9]+", key.lower()) if len(word) > 2}
+    near = [option for option in known if words & {*re.split(r"[^a-z0-9]+", option.lower())}][:_MANY_OPTIONS]
+    named = f"Those with a word of it: {', '.join(near)}. " if near else ""
+    return f"{named}The {len(known)} known options are in the documentation's page Options"
 
 
 def nearest_of(name: str, known: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import EqualTo
 
 import lakebed
 from lakebed.examples import example_path
@@ -20,6 +19,7 @@ from lakebed.verbs.stream import Limits, StreamReader
 from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode, Sink, WritePlan
 from tests.objectstore.server import Counted, StoreServer
+from tests.pyspark_release import needs
 
 MOST_REQUESTS, MOST_STEPS = 25, 12
 OF_A_COMPACTION = 4
@@ -127,7 +127,8 @@ def test_a_sink_that_was_dropped_and_made_again_has_its_new_schema(store_server:
     assert lakebed.open(url, options).read().read_all().to_pylist() == [{"id": 2, "name": "b"}]
 
 
-def test_a_batch_of_spark_opens_its_table_once(store_server: StoreServer) -> None:
+def planned_by_spark(store_server: StoreServer) -> Counted:
+    """A batch that Spark plans and sends to another process, and what that asks of the store."""
     options = {**store_server.options, "lakebed.storage.ship-secrets": "true"}
     url = store_server.url()
     table = lakebed.create(url, "paimon", {"id": "int64"}, (), (), store_server.options)
@@ -137,9 +138,19 @@ def test_a_batch_of_spark_opens_its_table_once(store_server: StoreServer) -> Non
         loaded = load({"path": url, **options}, "lakebed", 2).pinned()
         return pickle.loads(pickle.dumps(loaded.batch(loaded.spark_schema())))
 
-    counted = store_server.measure(planned, enough=9)
+    return store_server.measure(planned, enough=9)
+
+
+def test_a_batch_of_spark_opens_its_table_once(store_server: StoreServer) -> None:
+    counted = planned_by_spark(store_server)
     assert counted.steps <= 9 and counted.requests <= 18, [entry.target for entry in counted.log]
-    batch = counted.result
-    assert store_server.measure(batch.tasks).requests == 0
+    assert store_server.measure(counted.result.tasks).requests == 0
+
+
+def test_a_filter_that_spark_pushes_opens_the_table_once_more(store_server: StoreServer) -> None:
+    needs("4.1", "filters that Spark pushes to sources")
+    from pyspark.sql.datasource import EqualTo
+
+    batch = planned_by_spark(store_server).result
     pushed = store_server.measure(lambda: pickle.loads(pickle.dumps(batch)).push([EqualTo(("id",), 1)]), enough=6)
     assert pushed.steps <= 6 and pushed.requests <= 8, [entry.target for entry in pushed.log]

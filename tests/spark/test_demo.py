@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import lakebed
+from lakebed.spark.release import HAS_STREAMS
 
 
 def lake(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -33,11 +34,15 @@ def test_the_demo_moves_every_order_and_can_go_on(tmp_path: Path) -> None:
     assert document["rows_out"] == document["source_rows"] == 2080
     assert document["checksum"] == document["source_checksum"]
     assert document["rows_in"] > document["rows_out"]
-    assert document["commits"] == 10
-    assert "batch 9: 50 rows -> snapshot 13" in shown.stderr, "some batches make a second snapshot, their compaction"
+    commits = 10 if HAS_STREAMS else 1  # without bounded batches, one takes all that is there
+    assert document["commits"] == commits
+    if HAS_STREAMS:
+        assert "batch 9: 50 rows -> snapshot 13" in shown.stderr, (
+            "some batches make a second snapshot, their compaction"
+        )
 
     sink = lakebed.open(document["table"])
-    assert [instant.action for instant in sink.history()].count("append") == 10
+    assert [instant.action for instant in sink.history()].count("append") == commits
     again = lake("run", document["pipeline"], "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["commits"] == 0

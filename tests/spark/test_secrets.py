@@ -14,6 +14,7 @@ import lakebed.spark
 from lakebed.errors import LakebedError
 from lakebed.spark.data_sources import data_sources
 from lakebed.spark.types import spark_schema
+from tests.pyspark_release import needs
 
 CANARY = "hUsHcAnArY0123456789"
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False)])
@@ -56,6 +57,7 @@ def test_plans_do_not_tell(spark: SparkSession, table: str) -> None:
 
 def test_a_filter_of_one_query_is_none_of_the_next(spark: SparkSession, table: str) -> None:
     """Spark keeps the reader of a DataFrame, and what it left out for one query would be missing in the next."""
+    needs("4.1", "filters that Spark pushes to sources")
     key = "spark.sql.python.filterPushdown.enabled"
     before = spark.conf.get(key)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import lakebed
 from lakebed.errors import LakebedError, OptionError, UsageError
@@ -80,6 +80,57 @@ def test_each_format_answers(spark: SparkSession, hudi: Path) -> None:
         assert plan["dry_run"]
     (plan,) = rows(spark, f"SELECT dry_run, kept FROM lakebed_archive('{hudi}', dry_run => true)")
     assert plan["dry_run"]
+
+
+def texts(frame: DataFrame) -> list[str]:
+    """Rows as sorted texts, in which NaN equals NaN and the order of a map's entries does not matter."""
+    plain = (
+        {name: sorted(value.items()) if isinstance(value, dict) else value for name, value in row.asDict().items()}
+        for row in frame.collect()
+    )
+    return sorted(map(str, plain))
+
+
+def test_hudi_table_changes_gives_what_the_source_reads(spark: SparkSession, hudi: Path) -> None:
+    """Equal rows and columns to an incremental read by Hudi's source, by position and by name."""
+    begin, end = (lakebed.open(hudi).history()[number].time for number in (2, 5))
+    ranges = {
+        "'latest_state', 'earliest'": {"begin": "000"},
+        f"'latest_state', {begin}, '{end}'": {"begin": begin, "end": end},
+        f"query_type => 'LATEST_STATE', begin => '{begin}'": {"begin": begin},
+    }
+    for arguments, bounds in ranges.items():
+        ours = spark.sql(f"SELECT * FROM hudi_table_changes('{hudi}', {arguments})")
+        options = {f"hoodie.datasource.read.{key}.instanttime": value for key, value in bounds.items()}
+        options["hoodie.datasource.query.type"] = "incremental"
+        source = spark.read.format("hudi").options(**options).load(str(hudi))
+        assert ours.schema == source.schema
+        found, wanted = texts(ours), texts(source)
+        assert found and found == wanted
+
+
+def test_hudi_table_changes_gives_rows_before_and_after(spark: SparkSession) -> None:
+    location = unpack("hudi", "cdc_cow_v8")
+    options = {
+        "hoodie.datasource.query.type": "incremental",
+        "hoodie.datasource.query.incremental.format": "cdc",
+        "hoodie.datasource.read.begin.instanttime": "earliest",
+    }
+    source = spark.read.format("hudi").options(**options).load(str(location)).collect()
+    ours = spark.sql(f"SELECT * FROM hudi_table_changes('{location}', 'cdc', 'earliest')").collect()
+    assert ours and sorted(ours, key=str) == sorted(source, key=str)
+
+
+def test_hudi_table_changes_says_what_it_takes(spark: SparkSession, hudi: Path, table: lakebed.Table) -> None:
+    for arguments, error in {
+        f"'{hudi}', 'newest', 'earliest'": r"no query type 'newest'\. Give 'latest_state'",
+        f"'{hudi}', 'cdc'": r"is not given begin\. Call hudi_table_changes\(table, query_type, begin, end, options\)",
+        f"'{hudi}', 'cdc', 'soon'": "soon",
+        f"'{table.location}', 'latest_state', 'earliest'": "this is an iceberg table, read as hudi",
+    }.items():
+        with pytest.raises(LakebedError, match=error) as wrong:
+            spark.sql(f"SELECT * FROM hudi_table_changes({arguments})")
+        assert "Traceback" not in str(wrong.value) and "at org.apache" not in str(wrong.value)
 
 
 def test_errors_are_ours_and_short(spark: SparkSession, table: lakebed.Table, tmp_path: Path) -> None:

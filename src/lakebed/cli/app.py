@@ -7,6 +7,7 @@ and nothing else; after a failure it is {"error": {...}}.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import TextIO
@@ -133,6 +134,17 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _spoken(message: str) -> str:
+    """The parser's message as one sentence, without the words of the library that checks values. A name that is near no
+    command comes with all of them."""
+    message = re.sub(r": (?:Value|Assertion) error, ", ": ", message.strip())
+    message = re.sub(r": Input should be a valid (\w+)[^.]*", r": it is not a valid \1", message)
+    if message.startswith("No such command") and "Did you mean" not in message:
+        named = sorted(typer.main.get_group(app).commands)
+        message = f"{message.rstrip('.')}. Commands: {', '.join(named)}"
+    return message.rstrip(".")
+
+
 def _log_warning(
     message: Warning | str,
     category: type[Warning],
@@ -152,6 +164,9 @@ def _report(error: Exception, as_json: bool) -> int:
     wrong_use = getattr(error, "format_message", None)  # the parser's own errors: typer hides their class
     if wrong_use is not None:
         context = getattr(error, "ctx", None)
-        see = f". See {context.command_path} --help" if context is not None else ""
-        return output.fail(wrong_use().rstrip(".") + see, 2, as_json)
+        message = _spoken(wrong_use())
+        if context is not None:
+            end = "" if message.endswith("?") else "."
+            message = f"{message}{end} See {context.command_path} --help"
+        return output.fail(message, 2, as_json)
     return output.fail(f"{error_text(error)}. Run again with --debug for the traceback", 1, as_json)

@@ -55,4 +55,4 @@ def _line(result: ExpireResult, options: Mapping[str, object], where: str = "") 
     done = "would expire" if result.dry_run else "expired"
     deleted = "would be deleted" if result.dry_run else "deleted"
     what = "partitions" if options.get("lakebed.expire.what") == "partitions" else "snapshots"
-    return f"{len(result.expired)} {what}{where} {done}; {len(result.deleted_files)} files {deleted}"
+    return f"{len(result.expired)} {what}{where} {done}; {output.counted(len(result.deleted_files), 'file')} {deleted}"

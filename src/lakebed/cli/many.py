@@ -125,7 +125,7 @@ def _report(told: Iterable[tuple[str, Done]], as_json: bool) -> None:
             output.stdout().print(f"{location}: {redacted(done.line)}", highlight=False, markup=False)
     if as_json:
         output.emit_json({"tables": documents, "failed": failed})
-    output.log(f"{len(documents)} tables, {failed} failed")
+    output.log(f"{output.counted(len(documents), 'table')}, {failed} failed")
     if failed:
         raise typer.Exit(1)
 

@@ -61,7 +61,8 @@ def run(
             }
         )
         return
-    output.stdout().print(f"{result.rows_in} rows in {result.commits} commits -> {definition.sink}")
+    rows, commits = output.counted(result.rows_in, "row"), output.counted(result.commits, "commit")
+    output.stdout().print(f"{rows} in {commits} -> {definition.sink}")
     for note in notes:
         output.stdout().print(f"note: {note}")
 
@@ -97,7 +98,7 @@ def run_pipeline(
 
             def on_progress(report: Any) -> None:
                 outcome = f"-> snapshot {report.instant}" if report.instant else f"({report.outcome})"
-                step(f"batch {report.batch_id}: {report.rows} rows {outcome}")
+                step(f"batch {report.batch_id}: {output.counted(report.rows, 'row')} {outcome}")
 
             with _set_by_interrupts(stop):
                 result: PipelineResult = pipelines.run(definition, spark, on_progress, stop)

@@ -51,7 +51,7 @@ def compute_partition_stats(
     if json:
         results.emit(opened, result)
         return
-    _tell(opened, result, f"{result.partitions} partitions")
+    _tell(opened, result, output.counted(result.partitions, "partition"))
 
 
 def _tell(table: lakebed.Table, result: TableStatsResult | PartitionStatsResult, of: str) -> None:

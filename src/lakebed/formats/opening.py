@@ -40,6 +40,9 @@ CLASS_NAMES: Mapping[str, str] = {
 }
 """Names of classes by which Spark jobs call a format's own source, each with the format."""
 
+SOURCE_FUNCTIONS: Mapping[str, str] = {"hudi_table_changes": "hudi"}
+"""Table functions of the formats' own engines that read, each with the format whose source says what it does."""
+
 
 def format_of(store: Store) -> str | None:
     """Detect the format of the table in a store. None where there is no known table.
@@ -257,11 +260,19 @@ def _class_of(name: str) -> type[Table]:
     raise UsageError(f"unknown format {given}", todo=f"Formats: {', '.join(FORMATS)}")
 
 
+def _no_table_of_a_catalog(path: str) -> str:
+    """What to do about a path like `shop:orders`: perhaps a catalog's table is meant, and its database is missing."""
+    catalog, colon, table = os.path.basename(path).partition(":")
+    if not (colon and catalog.isidentifier() and table.isidentifier()):
+        return ""
+    return f"A table in a catalog is CATALOG:DATABASE.TABLE, such as {catalog}:{table}.orders; or check the spelling"
+
+
 def _not_a_table(store: Store, root: Listing) -> TableNotFoundError:
     """The error for a place where there is no table, by what its listing shows."""
     path = store.local_path("")
     if path is not None and not os.path.exists(path):
-        todo = _said_otherwise(path) or _like_it(path)
+        todo = _said_otherwise(path) or _no_table_of_a_catalog(path) or _like_it(path)
         return TableNotFoundError("the path does not exist", table=store.location, todo=todo)
     if path is not None and not os.path.isdir(path):
         return TableNotFoundError(

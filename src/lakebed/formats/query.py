@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import datafusion
@@ -18,7 +19,7 @@ import sqlglot
 from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
-from lakebed.errors import LakebedError, TableNotFoundError, UsageError, first_line
+from lakebed.errors import LakebedError, TableNotFoundError, UsageError, first_line, known_columns
 from lakebed.formats.opening import open_table
 from lakebed.kernel.predicates.where import parse_where
 from lakebed.kernel.sql_mistakes import mistake_in
@@ -27,6 +28,7 @@ from lakebed.verbs.table import Table
 _DIALECT = "postgres"
 """The dialect that DataFusion's parser is closest to: double quotes name things, single quotes hold texts."""
 _EXAMPLE = "Example: select dt, count(*) from 'out/orders' group by dt"
+_NO_COLUMN = re.compile(r"No field named (?:\w+\.)?\"?(\w+)\"?")
 _METADATA = re.compile(r"(.+)#([A-Za-z_]+)", re.DOTALL)
 _SIGNS: Mapping[type[sql.Expr], str] = {sql.EQ: "=", sql.LT: "<", sql.LTE: "<=", sql.GT: ">", sql.GTE: ">="}
 """The comparisons that a read can use too."""
@@ -71,7 +73,11 @@ def query(text: str, options: Mapping[str, object] = {}) -> pa.Table:
     try:
         result: pa.Table = session.sql(tree.sql(_DIALECT)).to_arrow_table()
     except Exception as error:  # DataFusion's errors have no class of their own
-        raise UsageError("the query failed", why=_plain(error), todo=_EXAMPLE) from error
+        why = _plain(error)
+        if missing := _NO_COLUMN.match(why):
+            todo = known_columns(missing[1], chain.from_iterable(spellings.values()))
+            raise UsageError("the query failed", why=missing[0], todo=todo) from error
+        raise UsageError("the query failed", why=why, todo=_EXAMPLE) from error
     return result
 
 

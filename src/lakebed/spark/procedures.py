@@ -32,6 +32,7 @@ from lakebed.spark.catalogs import Catalogs, with_catalog
 from lakebed.spark.new_table_procedures import NEW_TABLES
 from lakebed.spark.procedure import Given, Procedure, Row
 from lakebed.spark.procedure_results import result_row, result_schema
+from lakebed.spark.source_functions import source_function
 from lakebed.spark.types import conform, spark_schema, wire_schema
 from lakebed.verbs.table import Table
 
@@ -46,7 +47,7 @@ def analyzed(
 
     Raises UsageError for arguments that the function does not take, that are no constants or have the wrong type.
     """
-    procedure = PROCEDURES[name]
+    procedure = _procedure(name)
     values = _bound(name, procedure, given, named)
     table, options = values.pop("table", None) or values["folder"], values.pop("options", {})
     call = Given(name, table, with_catalog(catalogs, table, options), values)
@@ -60,7 +61,7 @@ def analyzed(
 def run(packed: bytes) -> Iterator[tuple[Any, ...]]:
     """The rows of a call."""
     given: Given = worker.unpack(packed)
-    procedure = PROCEDURES[given.function]
+    procedure = _procedure(given.function)
     if procedure.changes and not given.dry_run:
         store, folder = procedure.place(given)
         call = Call(store, folder, given.token)
@@ -68,6 +69,10 @@ def run(packed: bytes) -> Iterator[tuple[Any, ...]]:
     else:
         rows = procedure.rows(given)
     return (tuple(row) for row in rows)
+
+
+def _procedure(name: str) -> Procedure:
+    return PROCEDURES[name] if name in PROCEDURES else source_function(name)
 
 
 def _bound(
@@ -112,7 +117,7 @@ def _typed(name: str, parameter: str, value: Any) -> Any:
         if isinstance(value, bool):
             return value
         wanted = "true or false"
-    elif isinstance(value, str) or (parameter in ("to", "at") and type(value) is int):
+    elif isinstance(value, str) or (parameter in ("to", "at", "begin", "end") and type(value) is int):
         return value if isinstance(value, str) else str(value)
     else:
         wanted = "a text"

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
 
-from lakebed.formats.opening import CLASS_NAMES, FORMATS
+from lakebed.formats.opening import CLASS_NAMES, FORMATS, SOURCE_FUNCTIONS
 from lakebed.spark.catalogs import session_catalogs
 from lakebed.spark.engine import default_parallelism
 from lakebed.spark.failures import translate_errors
@@ -67,8 +67,14 @@ def register(spark: SparkSession) -> None:
 def _register_functions(spark: SparkSession) -> None:
     """Add the SQL table functions. Their rows go to Spark in its plain form, whatever the session's default."""
     catalogs = session_catalogs(spark)
-    for name in PROCEDURES:
+    others = [name for name in SOURCE_FUNCTIONS if not _has_function(spark, name)]
+    for name in (*PROCEDURES, *others):
         spark.udtf.register(name, cast(Any, udtf(table_function(name, catalogs), useArrow=False)))
+
+
+def _has_function(spark: SparkSession, name: str) -> bool:
+    """Whether the session knows a function of this name: one that a bundle brought stays."""
+    return bool(spark.catalog.functionExists(name))
 
 
 def _run_workers_here(spark: SparkSession) -> None:

@@ -183,6 +183,12 @@ class Loaded:
         schema = self._reader().schema if self.streaming else self._plan().schema
         return spark_schema(plain_rows(schema) if self.rows_only else schema)
 
+    @property
+    def rows_schema(self) -> pa.Schema:
+        """The columns of a batch's rows."""
+        schema = self._plan().schema
+        return plain_rows(schema) if self.rows_only else schema
+
     def batch(self, schema: StructType) -> Batch:
         """The reader of a batch."""
         plan = self._plan()

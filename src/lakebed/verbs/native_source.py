@@ -8,7 +8,7 @@ description and knows no format by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -77,6 +77,19 @@ def _stream_of_table(table: Table, request: SourceRequest) -> StreamReader:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFunction:
+    """A table function of a format's own engine that reads a table as the format's source does.
+
+    `parameters` are its arguments in order, of which the first names the table, and `required` those that must be
+    given. `options` are the keys of the source that say the same as the other arguments.
+    """
+
+    parameters: tuple[str, ...]
+    required: tuple[str, ...]
+    options: Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class NativeSource(Generic[T]):
     """How a format's own Spark source reads the format's tables.
 
@@ -103,3 +116,5 @@ class NativeSource(Generic[T]):
     """The options that a session's own settings mean for a table: what the source takes from there."""
     has_catalog: Callable[[str, Mapping[str, str]], bool] = _no_catalog
     """Whether options, or the environment, have the settings of the catalog of this name."""
+    functions: Mapping[str, SourceFunction] = field(default_factory=dict)
+    """The table functions of the format's own engine that are served, by their names in SQL."""

@@ -6,18 +6,29 @@ Rules of writes: Hudi's `HoodieSparkSqlWriter` and `DataSourceWriteOptions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, LakebedError, UnsupportedError
+from lakebed.errors import CommitUnknownError, LakebedError, UnsupportedError, UsageError
 from lakebed.formats.hudi.definition import remove_without_commits
 from lakebed.formats.hudi.index.options import INDEXES
 from lakebed.formats.hudi.layout import RECORD_KEY
-from lakebed.formats.hudi.options import AS_OF, BYTES_LIMIT, COMMITS_LIMIT, QUERY_TYPE, READ, SPARK, SPLITS_LIMIT
+from lakebed.formats.hudi.options import (
+    AS_OF,
+    BEGIN,
+    BYTES_LIMIT,
+    COMMITS_LIMIT,
+    END,
+    INCREMENTAL_FORMAT,
+    QUERY_TYPE,
+    READ,
+    SPARK,
+    SPLITS_LIMIT,
+)
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.table_options import RECORD_KEYS, TABLE
@@ -30,7 +41,7 @@ from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN
-from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
+from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceFunction, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.write import Mode, Prepared, Sink, WritePlan
@@ -169,4 +180,24 @@ def _or_no_table(store: Store) -> Iterator[None]:
         raise
 
 
-SOURCE = NativeSource(_opens_table, _plan, _stream, _sink)
+def _of_table_changes(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The source's keys for `hudi_table_changes(table, query_type, begin, end)`.
+
+    Rule: Hudi's `HoodieTableChangesOptionsParser`.
+    """
+    kind = given["query_type"].lower()
+    if kind not in ("latest_state", "cdc"):
+        raise UsageError(
+            f"hudi_table_changes has no query type {given['query_type']!r}",
+            todo="Give 'latest_state' for the newest row of each key that changed, 'cdc' for the rows before and after",
+        )
+    options = {QUERY_TYPE.key: "incremental", INCREMENTAL_FORMAT.key: kind, BEGIN.key: given["begin"]}
+    return options | ({END.key: given["end"]} if given.get("end") else {})
+
+
+_FUNCTIONS = {
+    "hudi_table_changes": SourceFunction(
+        ("table", "query_type", "begin", "end"), ("table", "query_type", "begin"), _of_table_changes
+    )
+}
+SOURCE = NativeSource(_opens_table, _plan, _stream, _sink, functions=_FUNCTIONS)

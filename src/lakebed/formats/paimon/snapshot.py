@@ -333,7 +333,7 @@ class History:
                 return visited[low - 1]
             oldest = f"The oldest is {iso_time(visited[0].time_millis)}" if ids else "The table has no snapshot yet"
             raise NotInHistoryError(
-                "no snapshot is that old", table=self.store.location, instant=str(millis), todo=oldest
+                "no snapshot is that old", table=self.store.location, instant=iso_time(millis), todo=oldest
             )
         raise self._expiring()
 

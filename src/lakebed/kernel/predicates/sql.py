@@ -49,6 +49,11 @@ _COMPARE: dict[type[sql.Expr], str] = {
     sql.LTE: "less_equal",
 }
 _MATH: dict[type[sql.Expr], str] = {sql.Add: "add_checked", sql.Sub: "subtract_checked", sql.Mul: "multiply_checked"}
+_SERVED = (
+    "Use comparisons, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT, + - * /, lower and upper (docs/where.md), and filter "
+    "the rows that you read by the rest"
+)
+"""What to do about a part that is not served."""
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate"}
 """The arguments that `boolean` looks at. A node with others (ESCAPE, SYMMETRIC, a subquery) is refused."""
 
@@ -287,10 +292,11 @@ class _Translation:
             raise self._error(f"{text!r} is not of type {kind} ({first_line(error)})") from error
 
     def _unsupported(self, node: sql.Expr) -> PredicateError:
-        return self._error(f"{as_written(node, self._text)} is not supported in where")
+        return self._error(f"{as_written(node, self._text)} is not supported in where", _SERVED)
 
-    def _error(self, why: str) -> PredicateError:
-        return PredicateError(f"cannot use where {self._text!r}", why=why, todo=quoting_hint(self._text))
+    def _error(self, why: str, todo: str = "") -> PredicateError:
+        hint = quoting_hint(self._text) or todo
+        return PredicateError(f"cannot use where {self._text!r}", why=why, todo=hint)
 
 
 def _as_type(value: Node, kind: pa.DataType) -> Node:

@@ -76,8 +76,9 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.
     given = one_chunk(column)
     if not field.nullable and given.null_count:
         row = int(np.flatnonzero(to_numpy(given.is_null()))[0])
+        rows = "1 row has" if given.null_count == 1 else f"{given.null_count} rows have"
         raise SchemaError(
-            f"column {field.name!r} may not be null, but {given.null_count} rows have no value",
+            f"column {field.name!r} may not be null, but {rows} no value",
             table=table,
             why=f"the first is row {row}",
             todo="Give every row a value, or filter such rows",
