@@ -18,6 +18,7 @@ from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
+from lakebed.spark.engine import SparkEngine
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.verbs.write import finalize_and_commit
 from tests.spark.tables import as_bag
@@ -61,13 +62,25 @@ def check_sizes(table: IcebergTable) -> dict[str, int]:
 def test_files_a_bucket_follow_its_bytes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, parallelism: int
 ) -> None:
-    monkeypatch.setattr(finalize, "HERE_BYTES", 0)  # tasks of the session write, as with much data
+    monkeypatch.setattr(finalize, "HERE_BYTES", 0)  # tasks of the session write, as with much data on a cluster
+    monkeypatch.setattr(finalize, "nearest", lambda engine: engine)
     table = orders(tmp_path / "t")
     frame = some_orders(spark, 120_000, partitions)
     options = {"sink.parallelism": parallelism, "target-file-size-bytes": TARGET}
     lakebed.spark.write(frame, table.location, options=options)
     counts = check_sizes(table)
     assert counts["d"] > 2 and [counts[f"d{n}"] for n in range(3)] == [1, 1, 1]
+    assert as_bag(table.read()) == as_bag(frame.toArrow())
+
+
+def test_much_data_is_written_here_where_the_tasks_would_run_on_this_machine(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finalize, "HERE_BYTES", 0)
+    monkeypatch.setattr(SparkEngine, "map", None)  # no job makes files
+    table, frame = orders(tmp_path / "t"), some_orders(spark, 60_000, 3)
+    lakebed.spark.write(frame, table.location, options={"target-file-size-bytes": TARGET})
+    assert check_sizes(table)["d"] > 1
     assert as_bag(table.read()) == as_bag(frame.toArrow())
 
 

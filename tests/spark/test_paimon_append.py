@@ -32,8 +32,9 @@ ORDERS_SQL = """
 
 @pytest.fixture
 def on_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little data is written by tasks of the session too, as otherwise only much data is."""
+    """Little data is written by tasks of the session too, as otherwise only much data on a cluster is."""
     monkeypatch.setattr(finalize, "HERE_BYTES", 0)
+    monkeypatch.setattr(finalize, "nearest", lambda engine: engine)
 
 
 def table_of(folder: Path) -> lakebed.Table:

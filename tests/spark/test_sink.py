@@ -3,9 +3,12 @@ are refused."""
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +21,7 @@ import lakebed.spark
 from lakebed.errors import OptionError, RuntimeMissingError, SchemaError, UsageError
 from lakebed.model.commit import Outcome
 from lakebed.model.split import Split
-from lakebed.spark.engine import SparkEngine
+from lakebed.spark.engine import SparkEngine, local_threads
 from lakebed.spark.read import pack_splits
 from lakebed.spark.routing import numbers_by_task
 from lakebed.spark.sink import SinkInput, write_task
@@ -249,6 +252,25 @@ def test_splits_of_a_group_stay_together_and_in_order() -> None:
             assert sum(split.group == group for split in splits) == len(sizes)
     assert len(pack_splits(splits, 100)) == 5
     assert pack_splits([], 4) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "threads"),
+    [
+        ("local", 1), ("local[3]", 3), ("local[*]", os.cpu_count()), ("local[2,4]", 2), ("local-cluster[2,1,1024]", 0),
+        ("spark://host:7077", 0), ("yarn", 0), ("k8s://https://host", 0), ("", 0),
+    ],
+)  # fmt: skip
+def test_only_a_local_session_runs_its_tasks_on_this_machine(master: str, threads: int) -> None:
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    assert local_threads(session) == threads
+    near = SparkEngine(session, 2).in_this_process()
+    assert (near.parallelism if near else 0) == min(2, threads)
+
+
+def test_a_session_without_a_context_runs_its_tasks_elsewhere() -> None:
+    session: Any = object()  # as over Connect
+    assert SparkEngine(session, 2).in_this_process() is None
 
 
 def test_the_engine_keeps_order_and_errors(spark: SparkSession) -> None:

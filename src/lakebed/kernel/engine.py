@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,6 +29,21 @@ class Engine(Protocol):
         the iteration: no further task starts, and those that are running are waited for.
         """
         ...
+
+
+@runtime_checkable
+class MaybeNear(Protocol):
+    """An engine whose tasks may run on this machine's processors, in other processes."""
+
+    def in_this_process(self) -> LocalEngine | None:
+        """Threads for the same processors; None where the tasks run on other machines."""
+        ...
+
+
+def nearest(engine: Engine) -> Engine:
+    """The engine to run whole files of work on: threads of this process where the tasks of the given one would run on
+    this machine too. To hand a job to other processes then only costs."""
+    return (engine.in_this_process() if isinstance(engine, MaybeNear) else None) or engine
 
 
 class LocalEngine:

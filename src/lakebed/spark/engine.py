@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from lakebed.kernel.engine import LocalEngine
 from lakebed.spark import worker
 from lakebed.spark.failures import translated_errors
+
+_LOCAL = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,[^]]*)?\])?")
+"""The masters that run tasks as threads of the driver's JVM, with the number of them. `local-cluster` is none."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,6 +44,12 @@ class SparkEngine:
     def parallelism(self) -> int:
         """How many tasks the session runs at once. Over Connect, one small job finds out."""
         return self._given or default_parallelism(self._spark)
+
+    def in_this_process(self) -> LocalEngine | None:
+        """Threads for the processors of a session that runs its tasks on this machine (`local[...]`). None for one on a
+        cluster, or over Connect."""
+        threads = local_threads(self._spark)
+        return LocalEngine(min(self.parallelism, threads)) if threads else None
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """The results in the order of the tasks, all of them once the last task is done.
@@ -82,6 +94,18 @@ def collected(df: DataFrame, schema: pa.Schema) -> pa.Table:
         return df.toArrow()
     rows = df.collect()
     return pa.table([pa.array([row[n] for row in rows], field.type) for n, field in enumerate(schema)], schema=schema)
+
+
+def local_threads(spark: SparkSession) -> int:
+    """How many tasks a session runs at once whose tasks run on this machine, beside its driver; 0 for another one."""
+    try:
+        named = _LOCAL.fullmatch(str(spark.sparkContext.master))
+    except Exception:  # noqa: BLE001  # Connect has no context, and raises one of several errors
+        return 0
+    if named is None:
+        return 0
+    threads = named[1] or "1"
+    return (os.cpu_count() or 1) if threads == "*" else int(threads)
 
 
 def default_parallelism(spark: SparkSession) -> int:

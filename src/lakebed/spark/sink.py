@@ -27,6 +27,7 @@ from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
 from lakebed.spark.engine import SparkEngine, collected, default_parallelism
 from lakebed.spark.failures import explained_errors, translated_errors
+from lakebed.spark.hand_over import batches_by_rows, joined
 from lakebed.spark.routing import routed
 from lakebed.spark.types import arrow_schema, conform, fits
 from lakebed.verbs.write import Mode, Sink, WritePlan, finalize_and_commit, swept
@@ -139,7 +140,7 @@ def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: i
         places = [place for place, name in enumerate(taken.names) if name in names]
         df = routed(df, plan.routing, places, narrow.take, parallelism)
     writing = worker.over_batches(worker.pack(_WriteTask(plan, taken)))
-    with translated_errors():
+    with translated_errors(), batches_by_rows(df.sparkSession):
         written = collected(df.mapInArrow(writing, _WRITTEN), _WRITTEN_ARROW)
     messages = [message for packed in written.column("messages") for message in pickle.loads(packed.as_buffer())]
     return Written(tuple(messages), sum(written.column("rows").to_pylist()))
@@ -185,7 +186,6 @@ class _WriteTask:
     taken: SinkInput
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (self.taken.take(batch) for batch in batches if batch.num_rows)
-        messages, rows = write_task(self.plan, filled)
+        messages, rows = write_task(self.plan, map(self.taken.take, joined(batches)))
         packed = pa.array([pickle.dumps(list(messages))], pa.binary())
         yield pa.RecordBatch.from_arrays([packed, pa.array([rows])], schema=_WRITTEN_ARROW)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.engine import Engine, LocalEngine, nearest
 from lakebed.kernel.sizing.file_counts import even_cuts, file_count, in_bounds, share_out
 from lakebed.kernel.sizing.staging import Place, Run, StagedBuckets
 
@@ -118,10 +118,11 @@ def finalize(
 ) -> list[M]:
     """Write what is staged, and return the files. Those of a bucket are in the order of its rows, or of its ranges.
 
-    Little data is written in this process, whatever the engine. On failure, all files that are known are removed. The
-    caller removes what was staged.
+    Little data is written in this process, whatever the engine, and all data where the engine's tasks would run on this
+    machine. On failure, all files that are known are removed. The caller removes what was staged.
     """
     size = int(buckets.sizes.sum())
+    engine = nearest(engine)
     if size <= HERE_BYTES and not isinstance(engine, LocalEngine):
         engine = LocalEngine()
     if isinstance(engine, LocalEngine):
@@ -178,12 +179,14 @@ class _Work(Generic[M]):
         large = np.flatnonzero(self.buckets.sizes > self.target).tolist()
         if not large:
             return {}
-        runs = []
+        runs, total = [], 0
         for at in large:
             size, rows = int(self.buckets.sizes[at]), int(self.buckets.rows[at])
             wanted = min(size, max(_LEAST_SAMPLE, min(SAMPLE_BYTES, size // 8)))
             runs.append((self.buckets.buckets[at], self.buckets.sample(at, max(1, rows * wanted // size))))
-        return dict(zip(large, self.engine.map(_Measure(self.maker), runs), strict=True))
+            total += wanted
+        engine = LocalEngine() if total <= HERE_BYTES and not isinstance(self.engine, LocalEngine) else self.engine
+        return dict(zip(large, engine.map(_Measure(self.maker), runs), strict=True))
 
     def _count(self, rows: int, size: FileSize) -> int:
         """The number of files for a bucket. The fixed bytes of each file count too."""

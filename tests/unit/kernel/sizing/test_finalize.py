@@ -230,3 +230,43 @@ def test_little_data_is_written_without_a_job(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("lakebed.kernel.sizing.finalize.HERE_BYTES", 1000)
     with pytest.raises(AssertionError, match="it was asked"):
         finalize(buckets, Maker(store), NoEngine(), TARGET, GREATEST)
+
+
+@dataclass
+class OtherProcesses:
+    """An engine of other processes that keeps which functions it ran, on this machine where it has `threads`."""
+
+    threads: int
+    parallelism = 4
+
+    def __post_init__(self) -> None:
+        self.ran: list[str] = []
+
+    def in_this_process(self) -> LocalEngine | None:
+        return LocalEngine(self.threads) if self.threads else None
+
+    def map(self, fn: Any, tasks: Any) -> Any:
+        self.ran.append(type(fn).__name__)
+        yield from map(fn, tasks)
+
+
+def test_processes_of_this_machine_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakebed.kernel.sizing.finalize.HERE_BYTES", 0)
+    store = open_store(tmp_path / "t")
+    buckets = StagedBuckets(stage(store, [rows_of(20_000, 8, 0.8)]), SCHEMA)
+    near, far = OtherProcesses(2), OtherProcesses(0)
+    made = [finalize(buckets, Maker(store), engine, TARGET, GREATEST) for engine in (near, far)]
+    assert (near.ran, far.ran) == ([], ["_Measure", "_Make"])
+    sizes = [[(rows, size) for _, size, rows in files] for files in made]
+    assert sizes[0] == sizes[1]
+    assert sum(rows for rows, _ in sizes[0]) == 20_000
+
+
+def test_small_samples_are_encoded_without_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, engine = open_store(tmp_path / "t"), OtherProcesses(0)
+    buckets = StagedBuckets(stage(store, [rows_of(40_000, 8, 0.8)]), SCHEMA)
+    assert int(buckets.sizes.sum()) > 1_000_000  # an eighth of it is more than the least sample only by a little
+    monkeypatch.setattr("lakebed.kernel.sizing.finalize.HERE_BYTES", 1_000_000)
+    files = finalize(buckets, Maker(store), engine, TARGET, GREATEST)
+    assert engine.ran == ["_Make"]
+    assert sum(rows for _, _, rows in files) == 40_000
