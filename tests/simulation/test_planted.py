@@ -29,11 +29,14 @@ from lakebed.formats.iceberg.catalog import hadoop
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.catalog.table import CatalogTable
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.commit import branches_and_tags
+from lakebed.formats.iceberg.codec.theta import Sketch
+from lakebed.formats.iceberg.commit import branches_and_tags, cherry_pick
 from lakebed.formats.iceberg.commit import conflicts as iceberg_conflicts
+from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.expire import run as expire_run
 from lakebed.formats.iceberg.expire.named_meanwhile import Stays
 from lakebed.formats.iceberg.read.stream import IcebergStream, StreamPosition
+from lakebed.formats.iceberg.repair import check
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon import branches as paimon_branches
 from lakebed.formats.paimon.codec.types import VALUE_KIND
@@ -45,6 +48,7 @@ from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.read import stream as paimon_stream
 from lakebed.formats.paimon.rewrite import merge_tree
 from lakebed.kernel.commit import claim
+from lakebed.kernel.decoding import Stated
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.testing.simulation import Report, Schedule, drawn, simulate
 from lakebed.testing.simulation.__main__ import main
@@ -66,6 +70,15 @@ def never(*_: Any, **__: Any) -> None:
 
 def all_paths(_: Store, paths: Iterator[str], __: float) -> list[str]:
     return [*paths]
+
+
+def not_staged(*arguments: Any) -> CommitOptions:
+    return CommitOptions(*arguments[:-1])
+
+
+def of_the_vector(self: check.Checker, sizes: dict[str, int], file: check.NamedFile) -> None:
+    sizes[file.path] = self.files.size(file.path)
+    Stated(file.length or file.size).check_size(sizes[file.path])
 
 
 def as_it_is(_: TableOperations, done: Loaded, *__: Any) -> Stays:
@@ -191,6 +204,18 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "expiries that do not put new tags back, Iceberg": (
         "iceberg-catalog", 510274, lambda: patch.object(expire_run, "named_again", as_it_is)
+    ),
+    "staged writes that show, Iceberg": (
+        "iceberg", 760000, lambda: patch.object(iceberg_committer, "CommitOptions", not_staged)
+    ),
+    "publications that are made twice, Iceberg": (
+        "iceberg", 760204, lambda: patch.object(cherry_pick, "_check", never)
+    ),
+    "statistics of the last split, Iceberg": (
+        "iceberg", 760010, lambda: patch.object(Sketch, "merged", lambda _, new: new)
+    ),
+    "repairs that take a vector for its file, Iceberg": (
+        "iceberg", 760034, lambda: patch.object(check.Checker, "_length", of_the_vector)
     ),
     "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),

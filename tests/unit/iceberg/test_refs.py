@@ -173,6 +173,24 @@ def test_any_snapshot_becomes_the_head_where_that_is_asked_for(tmp_path: Path) -
 # ---- cherry-picks and staged writes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_staged_upsert_of_new_keys_is_not_repeated_where_the_branch_has_moved_on(
+    tmp_path: Path, version: int
+) -> None:
+    """Others may have written the same keys since, and an append does not look for them."""
+    table = audited(tmp_path, version)
+    upsert = {"upsert.keys": "id"}
+    for name in ("one", "two"):
+        table.write(rows(1), "upsert", {**upsert, "wap.id": name})
+    table.publish("one")
+    assert ids(table) == [0, 1]
+    for dry_run in (True, False):
+        with pytest.raises(UsageError, match="neither an append nor"):
+            table.publish("two", dry_run=dry_run)
+    table.write(rows(1), "upsert", upsert)
+    assert ids(table) == [0, 1]
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_staged_write_is_published_by_its_name(tmp_path: Path, version: int) -> None:
     table = audited(tmp_path, version)

@@ -105,6 +105,31 @@ class IcebergSubject(Subject):
         },
     )
 
+    newest_themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (
+                ("stage", 4),
+                ("publish", 5),
+                ("append", 2),
+                ("upsert", 2),
+                ("statistics", 2),
+                ("rewrite", 1),
+                ("expire", 1),
+            ),
+            "service": (
+                ("publish", 4),
+                ("stage", 2),
+                ("statistics", 2),
+                ("repair", 2),
+                ("expire", 2),
+                ("rewrite", 1),
+                ("rollback", 1),
+                ("orphans", 1),
+            ),
+            "reader": (("read", 2), ("repair", 2), ("publish", 1), ("statistics", 1), ("read_old", 1)),
+        },
+    )
+
     pointers: ClassVar[tuple[str, ...]] = ("metadata/version-hint.text",)
     """The files that say which metadata file is the current one."""
 
@@ -124,7 +149,8 @@ class IcebergSubject(Subject):
             "format-version": self.version, "write.delete.mode": mode, "write.update.mode": mode,
             "write.merge.mode": mode, "commit.retry.num-retries": "4", "write.metadata.metrics.default": "none",
             "write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true",
-            "commit.manifest.min-count-to-merge": "3", "write.parquet.compression-codec": "uncompressed",
+            "commit.manifest.min-count-to-merge": "3", "write.wap.enabled": "true",
+            "write.parquet.compression-codec": "uncompressed",
         }  # fmt: skip
         return SCHEMA, ["id"] if self.keyed else [], ["p"] if self.partitioned else [], options
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lakebed.testing.simulation.columns import Alteration, Cells, Columns
+
+if TYPE_CHECKING:
+    from lakebed.testing.simulation.staging import StagedWrite
 
 Row = tuple[int, int]
 State = frozenset[Row]
@@ -120,6 +124,8 @@ class Model:
         self.tags: dict[str, State] = {}
         self.tagged: dict[str, str] = {}
         """The snapshots of tags."""
+        self.staged: list[StagedWrite] = []
+        """Writes that are in the table and that nobody sees."""
         self.tag_made: dict[str, tuple[int, int]] = {}
         """When the steps began and ended that made tags, in ticks."""
         self.cut_expiries: list[tuple[int, int]] = []

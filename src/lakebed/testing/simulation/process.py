@@ -5,13 +5,14 @@ from __future__ import annotations
 import lakebed
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.testing.faults import Crash
-from lakebed.testing.simulation.branching import Branching, no_change
+from lakebed.testing.simulation.branching import no_change
 from lakebed.testing.simulation.follower import Follower
 from lakebed.testing.simulation.model import Change
+from lakebed.testing.simulation.staging import Staging
 from lakebed.testing.simulation.subject import rows_of
 
 
-class Process(Branching):
+class Process(Staging):
     """The process of an actor, with all steps."""
 
     def read(self) -> None:

@@ -215,7 +215,11 @@ def simulate(schedule: Schedule) -> Report:
 def _load(format: str) -> None:
     """Run every verb once, so that no later run imports a module: some draw random bytes when they are imported."""
     subject = SUBJECTS[format]
-    roles = [role for verbs in (subject.verbs, *subject.themes, *subject.later_themes) for role in verbs.values()]
+    roles = [
+        role
+        for verbs in (subject.verbs, *subject.themes, *subject.later_themes, *subject.newest_themes)
+        for role in verbs.values()
+    ]
     verbs = {name: None for role in roles for name, _ in role}
     for seed in range(2):
         actor = Actor("first", tuple(Step(verb, number) for number, verb in enumerate([*verbs, *verbs])))
@@ -225,4 +229,4 @@ def _load(format: str) -> None:
 def drawn(format: str, seed: int, late: bool = False) -> Schedule:
     """The schedule of a seed."""
     subject = SUBJECTS[format]
-    return draw(format, subject.verbs, seed, late, subject.themes, subject.later_themes)
+    return draw(format, subject.verbs, seed, late, subject.themes, subject.later_themes, subject.newest_themes)

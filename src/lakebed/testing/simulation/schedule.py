@@ -159,7 +159,7 @@ Verbs = Mapping[str, Sequence[tuple[str, int]]]
 
 def draw(
     format: str, verbs: Verbs, seed: int, late: bool = False, themes: Sequence[Verbs] = (),
-    later_themes: Sequence[Verbs] = (),
+    later_themes: Sequence[Verbs] = (), newest_themes: Sequence[Verbs] = (),
 ) -> Schedule:  # fmt: skip
     """The schedule of a seed. An actor has one role, and its verbs; some seeds have a theme, with other verbs."""
     chance = random.Random(f"{format} {seed}")
@@ -170,7 +170,7 @@ def draw(
     switches: list[Switch] = []
     faults: list[Fault] = []
     holds: list[Hold] = []
-    roles, few, theme = [*verbs], chance.random() < 0.5, _theme(format, themes, later_themes, seed)
+    roles, few, theme = [*verbs], chance.random() < 0.5, _theme(format, (themes, later_themes, newest_themes), seed)
     used = {role: _fewer(chance, choices) if few else choices for role, choices in verbs.items()}
     used |= theme or {}
     for number in range(chance.choice([1, 2, 2, 3, 3, 4])):
@@ -194,12 +194,14 @@ def draw(
     return Schedule(format, seed, store, chance.random() < 0.5, *parts)
 
 
-def _theme(format: str, themes: Sequence[Verbs], later_themes: Sequence[Verbs], seed: int) -> Verbs | None:
-    """The theme of a seed. It is drawn apart, so that it changes no other seed."""
+def _theme(format: str, groups: Sequence[Sequence[Verbs]], seed: int) -> Verbs | None:
+    """The theme of a seed, out of the first group that it has one of. It is drawn apart, so that it changes no other
+    seed; nor does a theme of a later group change seeds of an earlier one."""
     chance = random.Random(f"theme {format} {seed}")
-    if themes and chance.random() < _THEMED:
-        return chance.choice(themes)
-    return chance.choice(later_themes) if later_themes and chance.random() < _THEMED else None
+    for themes in groups:
+        if themes and chance.random() < _THEMED:
+            return chance.choice(themes)
+    return None
 
 
 def _fewer(chance: random.Random, verbs: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:

@@ -38,6 +38,9 @@ class Subject(ABC):
     later_themes: ClassVar[Sequence[Verbs]] = ()
     """Themes of other seeds, which are drawn after those: a new one changes no seed that has one of `themes`."""
 
+    newest_themes: ClassVar[Sequence[Verbs]] = ()
+    """Themes of seeds that have none of the others."""
+
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
     tags_go_with_snapshots: bool = False

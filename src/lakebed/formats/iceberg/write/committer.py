@@ -259,7 +259,11 @@ class _Producer:
             return Append(self.added)(attempt)
         deletes = self._find(attempt)
         removed: tuple[DataFile | DeleteFile, ...] = (*self.removed, *deletes.replaced)
-        return RowDelta(self.added, deletes.added, removed, deletes.data_files, self.found_on)(attempt)
+        produced = RowDelta(self.added, deletes.added, removed, deletes.data_files, self.found_on)(attempt)
+        if options.wap_id and committer.key_schema.names and produced.operation == "append":
+            # rows of new keys: an append could be picked where others have added the same keys since
+            return replace(produced, operation="overwrite")
+        return produced
 
     @property
     def only_appends(self) -> bool:
