@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from lakebed.kernel.arrays import Int64s, from_numpy
 from lakebed.spark.release import TAKES_ARROW
@@ -33,6 +32,8 @@ _SPARSE = 16
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
 """File names that Spark spells alike in paths and in URLs."""
 _FILE, _PLACE, _BITS = (f"__lakebed_{part}" for part in ("file", "place", "deleted_bits"))
+PLACES = (f"crc32(cast(_metadata.file_name AS binary)) AS {_FILE}", f"_metadata.row_index AS {_PLACE}")
+"""Of which file a row is and where it lies there, in SQL."""
 _TAKEN = re.compile(r"__lakebed_|_metadata|_tmp_metadata", re.IGNORECASE)
 
 
@@ -62,18 +63,15 @@ def can_be_told(name: str, columns: Iterable[str]) -> bool:
     return TAKES_ARROW and _PLAIN_NAME.fullmatch(name) is not None and not any(map(_TAKEN.match, columns))
 
 
-def without(
-    spark: SparkSession, files: DataFrame, columns: Sequence[Column], deleted: Sequence[DeletedRows]
-) -> DataFrame:
-    """These columns of a scan of files that all have deleted rows, less the deleted ones, and columns of our own."""
+def without(spark: SparkSession, rows: DataFrame, deleted: Sequence[DeletedRows]) -> DataFrame:
+    """The rows of a scan of files that all have deleted rows, less the deleted ones. `rows` have the columns `PLACES`;
+    the result has columns of our own."""
     directory = Directory.of(np.array([file.key for file in deleted], np.int64))
     words, first_bits = _words(directory, deleted)
     one = pa.ListArray.from_arrays(from_numpy(np.array([0, len(words)], np.int32)), from_numpy(words))
     # A column that is named once and used often: Spark then computes the subquery once.
     held = spark.createDataFrame(pa.table({_BITS: one})).scalar().alias(_BITS)
-    own = [f"crc32(cast(_metadata.file_name AS binary)) AS {_FILE}", f"_metadata.row_index AS {_PLACE}"]
-    rows = files.select(*columns, *map(f.expr, own), held)
-    return rows.where(f"coalesce({_bit(directory, first_bits)} = 0, true)")
+    return rows.select("*", held).where(f"coalesce({_bit(directory, first_bits)} = 0, true)")
 
 
 def _bit(directory: Directory, first_bits: int) -> str:

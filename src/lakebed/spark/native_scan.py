@@ -18,13 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import DataType
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField
 
 from lakebed.errors import LakebedError
 from lakebed.kernel.parquet.stored import StoredFile, same_values, stored_file, widens
 from lakebed.model.split import Split
-from lakebed.spark.deleted_rows import MOST_BYTES, DeletedRows, can_be_told, key_of, without
-from lakebed.spark.expressions import constant, named, quoted, row_filter
+from lakebed.spark.deleted_rows import MOST_BYTES, PLACES, DeletedRows, can_be_told, key_of, without
+from lakebed.spark.expressions import constant, quoted, row_filter
 from lakebed.spark.types import spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits
 from lakebed.verbs.plain_files import PlainColumn, PlainFile, PlainReads
@@ -142,16 +143,17 @@ def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -
         fields = spark_schema(choice.schema).fields
         wanted = wire_schema(choice.schema).types
         values = [
-            _value(source, scan.stored, kind, field.dataType)
+            _value(source, scan.stored, kind, field)
             for source, kind, field in zip(scan.columns, wanted, fields, strict=True)
         ]
         with _without_listing_jobs(spark, len(scan.paths)):
             reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
             files = reader.parquet(*(f"file:{path}" for path in scan.paths))
-        selected = [value.alias(field.name) for value, field in zip(values, fields, strict=True)]
-        frame = without(spark, files, selected, scan.deleted) if scan.deleted else files.select(*selected)
+        frame = _selected(files, [*values, *PLACES] if scan.deleted else values)
+        frame = without(spark, frame, scan.deleted) if scan.deleted else frame
         frame = frame if choice.keeps is None else frame.where(choice.keeps)
-        frames.append(frame.selectExpr(*map(quoted, columns)))
+        is_whole = not scan.deleted and [*columns] == choice.schema.names
+        frames.append(frame if is_whole else frame.selectExpr(*map(quoted, columns)))
     return frames
 
 
@@ -267,15 +269,26 @@ def _bytes(splits: Sequence[Split]) -> int:
 # ---- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _value(source: PlainColumn, stored: pa.Schema, wanted: pa.DataType, kind: DataType) -> Column:
-    """A column of the table. Only narrower numbers are cast: Spark refuses to cast to a type inside which something may
-    not be null, since anything in a stored column may be."""
+def _value(source: PlainColumn, stored: pa.Schema, wanted: pa.DataType, field: StructField) -> Column | str:
+    """A column of the table under its name, in SQL where it is one of the file. Only narrower numbers are cast: Spark
+    refuses to cast to a type inside which something may not be null, since anything in a stored column may be."""
     if source.stored:
-        column = named(source.stored)
-        return column if same_values(stored.field(source.stored).type, wanted) else column.cast(kind)
+        column = quoted(source.stored)
+        if not same_values(stored.field(source.stored).type, wanted):
+            column = f"CAST({column} AS {field.dataType.simpleString()})"
+        return f"{column} AS {quoted(field.name)}"
     value = None if source.constant is None else constant(source.constant)
     assert value is not None
-    return value
+    return value.alias(field.name)
+
+
+def _selected(files: DataFrame, values: Sequence[Column | str]) -> DataFrame:
+    """Values of a scan. Those in SQL go to the JVM together: each call of a Column goes there and back, several times
+    per column."""
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) == len(values):
+        return files.selectExpr(*texts)
+    return files.select(*(f.expr(value) if isinstance(value, str) else value for value in values))
 
 
 @contextmanager
