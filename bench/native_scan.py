@@ -1,14 +1,16 @@
 """Queries on Spark over one Iceberg table: native scans, lakebed's Arrow path, Spark's Parquet reader alone on the same
 files, and Iceberg's own source, in one run on one machine.
 
-    ./run bench native-scan [--rows 8000000] [--repeats 5] [--deleted 5]
+    ./run bench native-scan [--rows 8000000] [--repeats 5] [--deleted 5 | --updated 5]
 
-Eight files of 12 columns, without deletes, or with so many of 100 rows deleted by deletion vectors. Each query begins
+Eight files of 12 columns, without deletes, or with so many of 100 rows deleted by deletion vectors. With `--updated` it
+is a Hudi merge-on-read table of about eight file groups, so many of 100 rows of which are newer in logs; there
+is no source of another engine beside it, and plain Parquet gives the old rows. Each query begins
 with the read's plan: a count of all rows, the sum of one column, that sum with a filter, and all columns into a sink
 that drops them. lakebed's two ways and plain Parquet, which gives the deleted rows too, take turns in one session.
 Iceberg's own source runs after them, in the interpreter that LAKEBED_ICEBERG_JVM_PYTHON names with the jars in
 LAKEBED_ICEBERG_JARS; without them it is left out. The result goes to results/native_scan.json, beside
-those of other shares of deleted rows.
+those of other shares of deleted and updated rows.
 """
 
 import argparse
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--deleted", type=int, default=0)
+    parser.add_argument("--updated", type=int, default=0)
     parser.add_argument("--table", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.table:
@@ -47,10 +50,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         table = str(Path(folder, "table"))
-        make(table, given.rows, given.deleted)
+        if given.updated:
+            make_merge_on_read(table, given.rows, given.updated)
+        else:
+            make(table, given.rows, given.deleted)
         figures = with_lakebed(table, given.repeats)
         outside = os.environ.get("LAKEBED_ICEBERG_JVM_PYTHON")
-        if outside:
+        if outside and not given.updated:
             command = [outside, __file__, "--table", table, "--repeats", str(given.repeats)]
             environment = {**os.environ, "PYSPARK_PYTHON": outside}
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -64,7 +70,7 @@ def main() -> None:
             print(f"{query:18} {engine:8} {min(seconds):6.2f} s, {min(seconds) / plain:5.2f} of plain Parquet")
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
     kept = json.loads(RESULT.read_text())["figures"] if RESULT.exists() else {}
-    kept[f"{given.deleted} % deleted"] = summary(figures)
+    kept[f"{given.updated} % updated" if given.updated else f"{given.deleted} % deleted"] = summary(figures)
     result = {"machine": machine, "rows": given.rows, "figures": kept}
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -80,8 +86,51 @@ def summary(figures: Figures) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
+def rows_of(ids: Any, random: Any) -> Any:
+    """Rows with these ids, without an order."""
+    import numpy as np
+    import pyarrow as pa
+
+    each = len(ids)
+    mixed = random.integers(0, 1 << 40, each)
+    return pa.table(
+        {
+            "id": ids, "region": pa.array(np.array(["eu", "us", "apac"])[mixed % 3]), "customer": mixed % 100_000,
+            "quantity": (mixed % 50).astype(np.int32), "amount": random.random(each) * 1e4,
+            "ratio": random.random(each),
+            "score": random.random(each).astype(np.float32), "flag": mixed % 2 == 0,
+            "day": pa.array((mixed % 3000).astype(np.int32), pa.int32()).cast(pa.date32()),
+            "at": pa.array(mixed * 1000, pa.timestamp("us", "UTC")),
+            "code": pa.array(mixed % 5000).cast(pa.string()),
+            "note": pa.array(mixed).cast(pa.string()),
+        }
+    )  # fmt: skip
+
+
+def make_merge_on_read(table: str, rows: int, percent: int) -> None:
+    """The Hudi table: one insert, and an upsert of newer versions of some percent of the rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    import lakebed
+
+    random = np.random.default_rng(7)
+    first = rows_of(np.arange(rows), random).append_column("version", pa.repeat(1, rows))
+    options = {
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "version",
+    }
+    opened = lakebed.create(table, "hudi", first.schema, options=options)
+    opened.write(first, options={"hoodie.parquet.max.file.size": str(rows * 50 // FILES)})
+    again = random.choice(rows, rows * percent // 100, replace=False)
+    newer = rows_of(again, random).append_column("version", pa.repeat(2, len(again)))
+    opened.write(newer, mode="upsert")
+
+
 def make(table: str, rows: int, percent: int) -> None:
-    """The table: rows without an order, in eight files, of which some percent are deleted in a commit of their own."""
+    """The Iceberg table: rows without an order, in eight files, of which some percent are deleted in a commit of their
+    own."""
     import numpy as np
     import pyarrow as pa
 
@@ -91,20 +140,7 @@ def make(table: str, rows: int, percent: int) -> None:
     each = rows // FILES
     opened = None
     for number in range(FILES):
-        ids = np.arange(number * each, (number + 1) * each)
-        mixed = random.integers(0, 1 << 40, each)
-        part = pa.table(
-            {
-                "id": ids, "region": pa.array(np.array(["eu", "us", "apac"])[mixed % 3]), "customer": mixed % 100_000,
-                "quantity": (mixed % 50).astype(np.int32), "amount": random.random(each) * 1e4,
-                "ratio": random.random(each),
-                "score": random.random(each).astype(np.float32), "flag": mixed % 2 == 0,
-                "day": pa.array((mixed % 3000).astype(np.int32), pa.int32()).cast(pa.date32()),
-                "at": pa.array(mixed * 1000, pa.timestamp("us", "UTC")),
-                "code": pa.array(mixed % 5000).cast(pa.string()),
-                "note": pa.array(mixed).cast(pa.string()),
-            }
-        )  # fmt: skip
+        part = rows_of(np.arange(number * each, (number + 1) * each), random)
         options = {"format-version": 3, "write.delete.mode": "merge-on-read"}
         opened = opened or lakebed.create(table, "iceberg", part.schema, options=options if percent else {})
         opened.write(part)

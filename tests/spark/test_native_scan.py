@@ -324,3 +324,58 @@ def test_names_that_spark_uses_itself(spark: SparkSession, tmp_path: Path, choic
     assert frame.where("_METADATA > 2").count() == 4
     assert as_bag(frame.toArrow()) == as_bag(table.read())
     assert len(choices[0].paths) == 0
+
+
+VERSIONS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("version", pa.int64())])
+
+
+def versions(ids: range, version: int) -> pa.Table:
+    names = [f"{id * 7919 % 10007} in version {version}" for id in ids]
+    return pa.table({"id": ids, "name": names, "version": [version] * len(ids)}, VERSIONS)
+
+
+def merge_on_read(folder: Path, ordering: str = "version") -> lakebed.Table:
+    """A Hudi table of one file group with 5000 rows of version 5."""
+    options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.datasource.write.recordkey.field": "id"}
+    if ordering:
+        options["hoodie.datasource.write.precombine.field"] = ordering
+    table = lakebed.create(folder, "hudi", VERSIONS, options=options)
+    table.write(versions(range(5000), 5))
+    return table
+
+
+@pytest.mark.parametrize("ordering", ["version", ""])
+def test_base_files_under_a_log(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice], ordering: str
+) -> None:
+    table = merge_on_read(tmp_path / "t", ordering)
+    table.write(versions(range(650, 750), 6), mode="upsert")
+    table.write(versions(range(700, 800), 7), mode="upsert")
+    table.write(versions(range(740, 745), 8), mode="delete")
+    table.write(versions(range(4999, 5005), 9), mode="upsert")
+    for what in ({}, {"where": "version > 5 or id < 3"}, {"columns": ["name"], "where": "id between 600 and 760"}):
+        arrow, native, frame = both(spark, Path(table.location), **what)
+        assert native == arrow == as_bag(table.read(**what))
+        assert "FileScan parquet" in scans(frame)
+    assert lakebed.spark.read(spark, table.location).where("version = 5").count() == 4849
+    paths = [(len(choice.paths), len(choice.rest.splits)) for choice in choices]
+    assert paths == [(2, 1), (2, 1), (1, 1), (2, 1)], "new keys lie in a file of their own without a log"
+    assert {len(file.positions) for scan in choices[0].scans for file in scan.deleted} == {151}
+
+
+def test_logs_that_only_their_format_merges(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that came too late; more bytes than are searched; a log that is no small one."""
+    late = merge_on_read(tmp_path / "late")
+    late.write(versions(range(3), 4), mode="upsert")
+    searched = merge_on_read(tmp_path / "searched")
+    searched.write(versions(range(3), 6), mode="upsert")
+    large = merge_on_read(tmp_path / "large")
+    large.write(versions(range(4000), 6), mode="upsert")
+    for table, most in ((late, 512 << 20), (searched, 1000), (large, 512 << 20)):
+        monkeypatch.setattr(native_scan, "_MOST_SEARCHED", most)
+        arrow, native, _ = both(spark, Path(table.location))
+        assert native == arrow == as_bag(table.read())
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(0, 1)] * 3
+    assert len(as_bag(late.read(where="version = 5"))) == 5000

@@ -8,13 +8,16 @@ Whatever is not certain to give the very same rows stays in the plan that is rea
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,13 +25,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField
 
 from lakebed.errors import LakebedError
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.parquet.stored import StoredFile, same_values, stored_file, widens
 from lakebed.model.split import Split
 from lakebed.spark.deleted_rows import MOST_BYTES, PLACES, DeletedRows, can_be_told, key_of, without
 from lakebed.spark.expressions import constant, quoted, row_filter
 from lakebed.spark.types import spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits
-from lakebed.verbs.plain_files import PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import NotPlainError, PlainColumn, PlainFile, PlainReads
 from lakebed.verbs.read import ReadPlan
 
 _MOST_SCANS = 32
@@ -39,6 +43,8 @@ _DELETES_BYTES = MOST_BYTES
 to every executor."""
 _MOST_STATED = 4 << 20
 """Deletes of a file that are more than these are not read on the driver."""
+_MOST_SEARCHED = 512 << 20
+"""Data files of more bytes than these in a plan are not searched on the driver for the rows that others replace."""
 _READING = {
     # What a session can set, and what would change rows: a reader's own options win.
     "ignoreCorruptFiles": "false",
@@ -55,6 +61,7 @@ _NO_JOB = str(1 << 30)
 _UNLIKE = re.compile(r"[{}\[\]*?\\\x00-\x1f\x7f\ud800-\udfff]|//")
 """Characters of a path that Hadoop takes for a pattern or spells otherwise."""
 _settings = threading.Lock()
+_NOT_PLAIN: Int64s = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +109,8 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
     pieces = [*plain.pieces(plan.splits)]
     candidates = [piece.file for piece in pieces if piece.file is not None and _path(piece.file) is not None]
     footers = dict(zip(map(id, candidates), _footers(candidates), strict=True))
-    groups: dict[object, list[int]] = {}
-    layouts: dict[object, tuple[pa.Schema, tuple[PlainColumn, ...]]] = {}
+    readable: dict[int, tuple[PlainFile, StoredFile, pa.Schema, tuple[PlainColumn, ...]]] = {}
     seen: set[str] = set()
-    deleting = _Deleting()
     for number, piece in enumerate(pieces):
         footer = footers.get(id(piece.file))
         if piece.file is None or footer is None:
@@ -114,16 +119,23 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
         layout = None if columns is None else _layout(footer, columns, plain.schema, int96)
         if layout is None or columns is None or path is None or path in seen:
             continue
-        if not deleting.reads(number, piece.file, footer.rows, (*layout.names, *plain.schema.names)):
-            continue
         seen.add(path)
+        readable[number] = (piece.file, footer, layout, columns)
+    groups: dict[object, list[int]] = {}
+    layouts: dict[object, tuple[pa.Schema, tuple[PlainColumn, ...]]] = {}
+    deleting = _Deleting.of(file for file, *_ in readable.values())
+    for number, (file, footer, layout, columns) in readable.items():
+        if not deleting.reads(number, file, footer.rows, (*layout.names, *plain.schema.names)):
+            continue
         key = (number in deleting.of_piece, tuple(map(str, layout)), *map(_key, columns))
         groups.setdefault(key, []).append(number)
         layouts.setdefault(key, (layout, columns))
     sizes = {key: sum(_bytes(pieces[number].splits) for number in numbers) for key, numbers in groups.items()}
     chosen = sorted(groups, key=lambda key: -sizes[key])[:_MOST_SCANS]
     native = {number for key in chosen for number in groups[key]}
-    rest = [split for number, piece in enumerate(pieces) if number not in native for split in piece.splits]
+    rest = [
+        split for number, piece in enumerate(pieces) for split in (piece.overlay if number in native else piece.splits)
+    ]
     scans = tuple(
         NativeFiles(
             *layouts[key],
@@ -180,10 +192,25 @@ def _path(file: PlainFile | None) -> str | None:
 class _Deleting:
     """The deleted rows of the files of a plan by the number of their piece, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: dict[int, Int64s | None]) -> None:
         self.of_piece: dict[int, DeletedRows] = {}
+        self._found = found
         self._keys: set[int] = set()
         self._left = _DELETES_BYTES
+
+    @classmethod
+    def of(cls, files: Iterable[PlainFile]) -> Self:
+        """Search the first files whose deleted rows must be searched, several at once: most of it is Arrow's work."""
+        searched, left = [], _MOST_SEARCHED
+        for file in files:
+            if file.deletes is not None and 0 < file.deletes.searched <= left:
+                left -= file.deletes.searched
+                searched.append(file)
+        if not searched:
+            return cls({})
+        with ThreadPoolExecutor(min(len(searched), os.cpu_count() or 1), "lakebed-search") as pool:
+            found = zip(searched, pool.map(_positions, searched), strict=True)
+            return cls({id(file): positions for file, positions in found if positions is not _NOT_PLAIN})
 
     def reads(self, number: int, file: PlainFile, rows: int, columns: Sequence[str]) -> bool:
         """Read the deletes of a file of so many rows, if it has some. False where they are too many, or where Spark
@@ -195,9 +222,10 @@ class _Deleting:
         name = file.path.rpartition("/")[2]
         if key_of(name) in self._keys or file.deletes.stated > _MOST_STATED or not can_be_told(name, columns):
             return False
-        try:
-            positions = file.deletes.positions()
-        except (LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
+        if file.deletes.searched and id(file) not in self._found:
+            return False
+        positions = self._found[id(file)] if file.deletes.searched else _positions(file)
+        if positions is _NOT_PLAIN:
             return False
         positions = None if positions is None else positions[positions < rows]
         if positions is None or len(positions) == 0:
@@ -209,6 +237,14 @@ class _Deleting:
         self._keys.add(deleted.key)
         self.of_piece[number] = deleted
         return True
+
+
+def _positions(file: PlainFile) -> Int64s | None:
+    """The positions of a file's deleted rows, `_NOT_PLAIN` where they cannot be read or do not tell its rows."""
+    try:
+        return None if file.deletes is None else file.deletes.positions()
+    except (NotPlainError, LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
+        return _NOT_PLAIN
 
 
 def _footers(files: Sequence[PlainFile]) -> list[StoredFile | None]:

@@ -27,10 +27,16 @@ S = TypeVar("S", bound=Split)
 class Deletes:
     """The deletes of one data file by position. `stated` is how many positions metadata says are stored, those of other
     files included. `positions` reads them: the positions of deleted rows, ascending, None for none. It raises what a
-    read of the file raises."""
+    read of the file raises, and NotPlainError. `searched` is of how many bytes of data files it looks through the keys,
+    where no file states the positions."""
 
     stated: int
     positions: Callable[[], Int64s | None]
+    searched: int = 0
+
+
+class NotPlainError(Exception):
+    """Only the rows showed that a file must be read by its format's own reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +63,12 @@ class PlainColumn:
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[S]):
     """Splits that are read together or not at all. `file` without its deleted rows has exactly their rows, in
-    any reader; None: a reader of the format's own must read them."""
+    any reader; None: a reader of the format's own must read them. With an `overlay`, the rows of these splits, which
+    the plan's `read` gives, belong to those of `file`: rows that came in place of deleted ones, and new ones."""
 
     splits: tuple[S, ...]
     file: PlainFile | None = None
+    overlay: tuple[S, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

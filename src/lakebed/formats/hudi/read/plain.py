@@ -1,5 +1,10 @@
 """Which base files any reader of Parquet reads as Hudi does: those of slices without log files, in tables without a
-column that marks deletes."""
+column that marks deletes.
+
+In a read of all columns a base file with a small log is one, too, less the rows that the log replaces or deletes, where
+a row of the log is the whole new row: the slice's rows are then those of the base file that are left, and those of the
+log.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,13 @@ from lakebed.formats.hudi.read.delete_markers import marker_columns
 from lakebed.formats.hudi.read.plan import SnapshotTask
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.parquet.stored import StoredFile
-from lakebed.verbs.plain_files import Piece, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import Deletes, NotPlainError, Piece, PlainColumn, PlainFile, PlainReads
 from lakebed.verbs.read import ReadPlan
+
+_LARGER_BASE = 2
+"""A base file has at least so many times the bytes of its log, or all of its rows are merged by tasks."""
 
 
 def plain_reads(plan: ReadPlan[Any]) -> PlainReads[Any] | None:
@@ -30,17 +39,46 @@ def plain_reads(plan: ReadPlan[Any]) -> PlainReads[Any] | None:
     if not {*marker_columns(reader.rules)}.isdisjoint(reader.table_schema.names):
         return None
     schema = pa.schema([reader.table_schema.field(name) for name in task.decoded])
-    return PlainReads(schema, task.predicate, partial(_pieces, reader), partial(_columns, reader, schema))
+    # Where columns are named, it costs less to merge these alone than to find the base rows that stay first.
+    overlays = {*reader.table_schema.names} <= {*task.decoded}
+    return PlainReads(schema, task.predicate, partial(_pieces, reader, overlays), partial(_columns, reader, schema))
 
 
-def _pieces(reader: SliceReader, splits: Sequence[HudiSplit]) -> Iterator[Piece[HudiSplit]]:
+def _pieces(reader: SliceReader, overlays: bool, splits: Sequence[HudiSplit]) -> Iterator[Piece[HudiSplit]]:
     for split in splits:
         paths = split.slices[0] if len(split.slices) == 1 else None
-        is_plain = paths is not None and not paths.logs and not paths.is_skeleton
-        if paths is not None and is_plain and paths.base.endswith(".parquet"):
-            yield Piece((split,), PlainFile(reader.store, paths.base, paths.base_size, None, paths))
+        if paths is None or paths.is_skeleton or not paths.base.endswith(".parquet"):
+            yield Piece((split,))
+        elif not paths.logs:
+            yield Piece((split,), _file(reader, paths))
+        elif overlays and _is_overlay(reader, paths):
+            log_bytes, base_bytes = sum(paths.sizes[:-1]), paths.sizes[-1]
+            log = HudiSplit(split.group, log_bytes, (paths.without_base(),))
+            deletes = Deletes(0, partial(_replaced, reader, paths), base_bytes)
+            yield Piece((split,), _file(reader, paths, deletes), (log,))
         else:
             yield Piece((split,))
+
+
+def _file(reader: SliceReader, paths: SlicePaths, deletes: Deletes | None = None) -> PlainFile:
+    return PlainFile(reader.store, paths.base, paths.base_size, None, paths, deletes)
+
+
+def _is_overlay(reader: SliceReader, paths: SlicePaths) -> bool:
+    """Whether rows of the log can stand beside those of the base file that it leaves: the log is small, and no value of
+    an older version shows through a newer one."""
+    if paths.base_size is None or not reader.merge or not reader.combine or reader.rules.fills:
+        return False
+    return sum(paths.sizes[:-1]) * _LARGER_BASE <= paths.base_size
+
+
+def _replaced(reader: SliceReader, paths: SlicePaths) -> Int64s:
+    """The positions of base rows whose key has a newer version in the log. NotPlainError where a base row is the newer
+    one, or one of both versions."""
+    positions = reader.replaced(paths)
+    if positions is None:
+        raise NotPlainError
+    return positions
 
 
 def _columns(

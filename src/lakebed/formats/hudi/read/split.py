@@ -55,6 +55,10 @@ class SlicePaths(NamedTuple):
         """The base file alone."""
         return self._replace(logs=(), sizes=self.sizes[len(self.logs) :])
 
+    def without_base(self) -> SlicePaths:
+        """The logs alone."""
+        return self._replace(base="", sizes=self.sizes[: len(self.logs)])
+
     @property
     def is_skeleton(self) -> bool:
         """Whether the base file is one of a metadata-only bootstrap: it holds the meta columns alone."""

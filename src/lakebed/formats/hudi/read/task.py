@@ -32,13 +32,15 @@ from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.unmerged import rows_in_log_order, with_operation
 from lakebed.formats.hudi.timeline.active import Blocks
-from lakebed.kernel.arrays import TEXTS_ONCE, Bools, from_numpy, with_plain_texts
+from lakebed.kernel.arrays import TEXTS_ONCE, Bools, Int64s, from_numpy, with_plain_texts
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.tree import Call, Column, Literal, Node
 from lakebed.kernel.predicates.where import both
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
+_KEY_ROWS = 1 << 19
+"""Keys are looked up in long runs: for each lookup Arrow hashes all keys of the log anew."""
 _STREAMED_ROWS = 1 << 13
 """Base rows come in small batches: several wait for whoever reads them."""
 
@@ -94,6 +96,16 @@ class SliceReader:
         target = self.target(columns, True)
         entries = self.log_reader(target, self.rules, instants).entries(blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
+
+    def replaced(self, paths: SlicePaths) -> Int64s | None:
+        """The positions of base rows that are older than the log's version of their key, ascending. None where a base
+        row is not, or where a row may be made of several versions: then the slice has other rows than the rest of the
+        base file and the log."""
+        blocks, target = self.log_blocks(paths), self.target((), True)
+        if self.rules.fills or any(block.is_partial for block in blocks):
+            return None
+        merged = merge_log(self.log_reader(target, self.rules).entries(blocks), self.rules)
+        return MergedSlice(self, paths, target, merged, None).replaced(merged)
 
     def log_blocks(self, paths: SlicePaths, instant: str = "", originals: bool = False) -> list[LogBlock]:
         """The blocks of a slice's log that count, only those of one `instant` where it is given; with `originals` not
@@ -213,6 +225,18 @@ class MergedSlice:
         if self.reader.rules.ordering:
             for first, _ in self._runs(file, deciding, deciding, others):
                 self._merge_keys(first, self.merged)
+
+    def replaced(self, merged: MergedLog) -> Int64s | None:
+        """The positions of base rows that lose to the log, ascending. None where one does not."""
+        replaced, start = [np.zeros(0, np.int64)], 0
+        with self._file().opened() as file:
+            for batch in self._base(file, self._deciding(), None, _KEY_ROWS):
+                merge = merge_base(merged, self.reader.base_rows(batch), self.reader.rules)
+                if len(merge.used_keys):
+                    return None
+                replaced.append(start + np.flatnonzero(~merge.keep))
+                start += batch.num_rows
+        return np.concatenate(replaced)
 
     def _deciding(self) -> pa.Schema:
         """The columns that say what becomes of a base row."""
