@@ -11,6 +11,8 @@ CONTAINERS = ("cases", "figures", "engines", "parts", "rows")
 """Keys of results that say nothing of what they hold."""
 ABOUT_RUNS = ("when", "machine")
 """Keys of texts about a run, which name no row."""
+OWN_PAGES = ("newcomer",)
+"""Results that are a page of their own."""
 HEAD = """\
 # Performance
 
@@ -22,7 +24,8 @@ processor's, which noise touches less. Megabytes are the peak of a process.
 
 def performance_page() -> str:
     """One section for each bench that keeps a result."""
-    return HEAD + "".join(_section(file) for file in sorted((BENCHES / "results").glob("*.json")))
+    results = sorted(file for file in (BENCHES / "results").glob("*.json") if file.stem not in OWN_PAGES)
+    return HEAD + "".join(map(_section, results))
 
 
 def _section(result: Path) -> str:

@@ -27,6 +27,11 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return _FENCE.findall(page.read_text(encoding="utf-8"))
 
 
+def without_blocks(page: Path) -> str:
+    """The text between the blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working folder with the examples, as in the root of a clone. Observers that a page adds for the rest of
