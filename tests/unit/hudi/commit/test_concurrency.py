@@ -27,6 +27,7 @@ from lakebed.formats.hudi.commit.heartbeat import Heartbeat
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import WRITES
+from lakebed.formats.hudi.metadata_table import bootstrap as bootstraps
 from lakebed.formats.hudi.metadata_table import write as metadata_writes
 from lakebed.formats.hudi.timeline.writing import completed_file, request
 from lakebed.formats.hudi.write.run import WriteRun
@@ -500,6 +501,35 @@ def test_a_commit_that_lands_after_another_writer_took_its_lock_is_withdrawn(
     assert table.write(rows(2), "upsert").rows == 1
     assert held(table) == [(1, "other"), (2, "x")]
     assert table.expire(options={"lakebed.expire.what": "orphan-files"}).deleted_files == ()
+
+
+@pytest.mark.parametrize("version", [6, 9])
+@pytest.mark.parametrize("step", ["building", "request", "complete"])
+def test_who_builds_the_metadata_table_too_late_spoils_nothing_that_others_built(
+    step: str, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: LateClock
+) -> None:
+    """A first writer stands still before a step of it. Another one builds it meanwhile and commits."""
+    table = orders(tmp_path, version=version)
+    other = lakebed.open(table.location)
+    if step == "building":
+        build = bootstraps.building
+
+        def stood_still(*args: Any) -> Any:
+            monkeypatch.setattr(bootstraps, "building", build)
+            other.write(rows(1, v="other"))
+            return build(*args)
+
+        monkeypatch.setattr(bootstraps, "building", stood_still)
+    else:
+        before_it_lands(monkeypatch, bootstraps, step, lambda: other.write(rows(1, v="other")))
+    with pytest.raises(CommitConflictError, match="Nothing of this|nothing of this|held for too long"):
+        table.write(rows(1, 2))
+    assert held(lakebed.open(table.location)) == [(1, "other")]
+    named = load_config(open_store(table.location)).properties.get("hoodie.table.metadata.partitions")
+    assert named == ("files" if step == "building" else ""), "nobody trusts what the late one may have spoilt"
+    table.write(rows(2), "upsert")
+    assert load_config(open_store(table.location)).properties["hoodie.table.metadata.partitions"] == "files"
+    assert held(lakebed.open(table.location)) == [(1, "other"), (2, "x")]
 
 
 def test_a_withdrawn_commit_whose_writer_died_shows_no_rows_and_goes_with_the_next_write(

@@ -107,8 +107,7 @@ class Transaction:
                 rolled_back = roll_back_failed(context, timeline, held)
                 timeline = context.timeline() if rolled_back or cut_off_rollbacks(timeline) else timeline
             if found is not None:
-                held()
-                context.config = build_from(context, timeline, *found)
+                context.config = build_from(context, timeline, *found, held)
             instant = instant or new_instant(context.config, timeline)
             held()
             heartbeat.start(instant)

@@ -47,6 +47,7 @@ from lakebed.formats.hudi.metadata_table.statistics_written import (
     has_statistics,
 )
 from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.metadata_table.turn import Turn, building
 from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, walked
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
@@ -80,8 +81,8 @@ def build_again(context: WriteContext, state_of: Callable[[], TableState], named
         return ()
     found = walked(context) if needs_building(context) else None
     if found is not None:
-        with context.locked(chooses=True):
-            context.config = build_from(context, context.timeline(), *found)
+        with context.locked(chooses=True) as held:
+            context.config = build_from(context, context.timeline(), *found, held)
     parts = partitions_of(context.config, PARTITIONS)
     notes = _build(context, state_of, [part for part in named if part in _ENABLING and part not in parts])
     parts = partitions_of(context.config, PARTITIONS)
@@ -123,7 +124,7 @@ def _missing(context: WriteContext, config: TableConfig) -> list[str]:
 class _Builder:
     """Builds parts from one state of a table. `held` is told between files that the lock is still needed."""
 
-    def __init__(self, context: WriteContext, state: TableState, held: Callable[[], None]) -> None:
+    def __init__(self, context: WriteContext, state: TableState, held: Turn) -> None:
         self._context, self._state, self._held = context, state, held
         self._view = state.view()
         self._schema = state.schema()
@@ -149,14 +150,15 @@ class _Builder:
         nothing = pa.array([], pa.binary())
         groups = [by_id.get(file_id) or GroupRecords(part, file_id, nothing, nothing) for file_id in ids]
         target = Target.open(context.store, config, ())
-        self._held()
-        context.store.delete_folder(f"{FOLDER}/{part}")  # what is there is of a time when the part was kept before
-        build_part(target, build_instant(target), groups)
-        named = {*partitions_of(config, PARTITIONS), part}
-        changes: dict[str, str | None] = {PARTITIONS: ",".join(sorted(named)), INFLIGHT: ""}
-        if config.completion_times:
-            changes |= self._define(config, part, columns)
-        update_properties(context.store, changes)
+        with building(
+            context.store, f"{FOLDER}/{part}", self._held
+        ):  # what is left is of a time when it was kept before
+            build_part(target, build_instant(target), groups, self._held)
+            named = {*partitions_of(config, PARTITIONS), part}
+            changes: dict[str, str | None] = {PARTITIONS: ",".join(sorted(named)), INFLIGHT: ""}
+            if config.completion_times:
+                changes |= self._define(config, part, columns)
+            update_properties(context.store, changes)
 
     def _columns(self) -> tuple[str, ...]:
         named = named_columns(self._context.options)

@@ -24,6 +24,7 @@ from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS
 from lakebed.formats.hudi.metadata_table.opened import FOLDER
 from lakebed.formats.hudi.metadata_table.records import FILES, FILES_GROUP, GroupRecords, Sizes, file_records, named
 from lakebed.formats.hudi.metadata_table.target import Target, own_config, stat_of
+from lakebed.formats.hudi.metadata_table.turn import Turn, building
 from lakebed.formats.hudi.metadata_table.write import base_file, encoded, schema_text
 from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.properties import update_properties
@@ -74,9 +75,15 @@ def without_pending(timeline: Timeline, files: Mapping[str, Sizes]) -> dict[str,
     return {part: {name: size for name, size in each.items() if counts(name)} for part, each in files.items()}
 
 
-def build(store: Store, described: TableConfig, data: Timeline, files: Mapping[str, Sizes]) -> TableConfig:
-    """Build it from the files of the table. The table's settings after that."""
-    store.delete_folder(FOLDER)
+def build(store: Store, described: TableConfig, data: Timeline, files: Mapping[str, Sizes], turn: Turn) -> TableConfig:
+    """Build it from the files of the table. The table's settings after that. CommitConflictError where the `turn` ends
+    before the table's properties name it."""
+    with building(store, FOLDER, turn):
+        _write(store, described, data, files, turn)
+        return update_properties(store, {PARTITIONS: FILES, INFLIGHT: ""})
+
+
+def _write(store: Store, described: TableConfig, data: Timeline, files: Mapping[str, Sizes], turn: Turn) -> None:
     inner = InnerStore(store, FOLDER)
     properties = new_properties(described)
     now = clock.moment(datetime.UTC)
@@ -87,8 +94,7 @@ def build(store: Store, described: TableConfig, data: Timeline, files: Mapping[s
     files = without_pending(data, files)
     partitions: Sizes = {named(partition): (0, False) for partition in files}
     records = file_records(described.version, {p: sizes for p, sizes in files.items() if sizes}, partitions)
-    build_part(target, instant, [records])
-    return update_properties(store, {PARTITIONS: FILES, INFLIGHT: ""})
+    build_part(target, instant, [records], turn)
 
 
 def build_instant(target: Target) -> str:
@@ -106,14 +112,17 @@ def build_instant(target: Target) -> str:
         number += 1
 
 
-def build_part(target: Target, instant: str, groups: list[GroupRecords]) -> None:
-    """Write the first base files of the file groups of a part, all of which must be given, as one delta commit."""
+def build_part(target: Target, instant: str, groups: list[GroupRecords], turn: Turn) -> None:
+    """Write the first base files of the file groups of a part, all of which must be given, as one delta commit.
+    CommitConflictError where the `turn` ends before."""
     store, config, part = target.store, target.config, groups[0].part
     files = {file_path(part, PARTITION_METADATA): f"commitTime={instant}\npartitionDepth=1\n".encode()}
     for each in groups:
         block = write_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: instant}, _EMPTY_DELETES)
         files[f"{part}/.{each.file_id}_{instant}.log.1_{_TOKEN}"] = block
+    turn()
     store.write_many(files)
+    turn()
     request(store, config, instant, "deltacommit")
     inflight(store, config, instant, "deltacommit")
     files, stats = {}, []
@@ -124,10 +133,13 @@ def build_part(target: Target, instant: str, groups: list[GroupRecords]) -> None
         data = base_file(target.described.version, each.keys, each.values)
         files[file_path(part, name)] = data
         stats.append(stat_of(part, each.file_id, name, len(data), "null", len(each.keys), inserts=len(each.keys)))
+    turn()
     store.write_many(files)
     schema = schema_text(target.described.version)
     done = encoded(target, stats, "BULK_INSERT", schema)
+    turn()
     complete(store, config, instant, target.new_instant(instant), "deltacommit", done)
+    turn()
     target.again()
 
 

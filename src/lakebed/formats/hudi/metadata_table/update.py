@@ -27,6 +27,7 @@ from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.metadata_table.turn import Turn
 from lakebed.formats.hudi.metadata_table.undo import settle, take_back, unfold
 from lakebed.formats.hudi.metadata_table.write import delta_commit
 from lakebed.formats.hudi.timeline.active import Timeline
@@ -161,11 +162,13 @@ def _can_build(config: TableConfig, timeline: Timeline) -> bool:
     return can_build(timeline) and (config.completion_times or all(entry.done for entry in timeline.entries))
 
 
-def build_from(table: Indexed, timeline: Timeline, before: Timeline, files: dict[str, Sizes]) -> TableConfig:
+def build_from(
+    table: Indexed, timeline: Timeline, before: Timeline, files: dict[str, Sizes], turn: Turn
+) -> TableConfig:
     """Build the metadata table, unless the table changed since `before`, or an instant is pending: then a later write
-    does. Call it under the table's lock. The table's settings after that."""
+    does. The `turn` is the table's lock. The table's settings after that. CommitConflictError where the turn ends."""
     config = load_config(table.store)
     built = FILES in partitions_of(config, PARTITIONS)
     if built or not _can_build(config, timeline) or timeline.entries != before.entries:
         return config
-    return build(table.store, config, timeline, files)
+    return build(table.store, config, timeline, files, turn)
