@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -224,6 +225,16 @@ def test_workers_run_this_python_where_none_is_named(spark: SparkSession, hudi: 
         lakebed.spark.register(spark)
         assert spark.sparkContext.pythonExec == sys.executable
         assert spark.read.format("lakebed").load(str(hudi)).count() == lakebed.open(hudi).read().read_all().num_rows
+        for act in (
+            lambda: lakebed.spark.read(spark, str(hudi)),
+            lambda: lakebed.spark.SparkEngine(spark),
+            lambda: lakebed.spark.write(spark.range(0), str(hudi / "none")),
+            lambda: lakebed.spark.write_stream(spark.readStream.format("rate").load(), str(hudi / "none"), "c"),
+        ):
+            patch.setattr(spark.sparkContext, "pythonExec", "python3")
+            with suppress(TableNotFoundError):
+                act()
+            assert spark.sparkContext.pythonExec == sys.executable
         patch.setenv("PYSPARK_PYTHON", "of-the-user")
         patch.setattr(spark.sparkContext, "pythonExec", "of-the-user")
         lakebed.spark.register(spark)

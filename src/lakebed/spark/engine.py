@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,18 @@ _RESULT = StructType([StructField("task", LongType(), False), StructField("resul
 _RESULT_ARROW = pa.schema([pa.field("task", pa.int64(), False), pa.field("result", pa.binary(), False)])
 
 
+def run_workers_here(spark: SparkSession) -> None:
+    """Let the workers of a session on this machine run this Python, where the user names none.
+
+    Spark takes `python3` of the PATH: in an environment that is not activated, another Python, which lacks lakebed.
+    """
+    if os.environ.get("PYSPARK_PYTHON") or not isinstance(spark, SparkSession):  # a Connect session is no such one
+        return
+    context = spark.sparkContext
+    if str(context.master).startswith("local") and context.pythonExec == "python3":
+        context.pythonExec = sys.executable
+
+
 class SparkEngine:
     """Runs the tasks of rewrite, expire and archive on a cluster.
 
@@ -39,6 +52,7 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, parallelism: int | None = None) -> None:
         self._spark, self._given = spark, parallelism
+        run_workers_here(spark)
 
     @cached_property
     def parallelism(self) -> int:

@@ -22,7 +22,7 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
-from lakebed.spark.engine import default_parallelism, over_tasks
+from lakebed.spark.engine import default_parallelism, over_tasks, run_workers_here
 from lakebed.spark.failures import explained_errors, reading_itself, translate_errors
 from lakebed.spark.native_scan import choose, native_frames, reads_int96
 from lakebed.spark.types import conformed, spark_schema, wire_schema
@@ -61,6 +61,7 @@ def read(
     parallelism, or more for much data. Raises what `lakebed.open` and `Table.read` raise.
     """
     translate_errors()
+    run_workers_here(spark)
     with explained_errors():
         table, _ = open_in_session(spark, location, option_texts(options))
     plan = table.plan_read(columns, where)

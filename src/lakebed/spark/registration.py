@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any, cast
 
 from pyspark.errors import PySparkException
@@ -12,7 +10,7 @@ from pyspark.sql.functions import udtf
 
 from lakebed.formats.opening import CLASS_NAMES, FORMATS, SOURCE_FUNCTIONS
 from lakebed.spark.catalogs import session_catalogs
-from lakebed.spark.engine import default_parallelism
+from lakebed.spark.engine import default_parallelism, run_workers_here
 from lakebed.spark.failures import translate_errors
 from lakebed.spark.procedures import PROCEDURES
 from lakebed.spark.release import HAS_SOURCES, needs
@@ -51,7 +49,7 @@ def register(spark: SparkSession) -> None:
             "Call lakebed.spark.read(spark, location).createOrReplaceTempView(name) to read, lakebed.spark.write and "
             "write_stream to write, and a table's own verbs with engine=lakebed.spark.SparkEngine(spark)",
         )
-    _run_workers_here(spark)
+    run_workers_here(spark)
     # No source takes filters. Spark 4.2 and 4.3 keep the reader that took those of one query for all later queries of
     # the same DataFrame or view (`PythonScanBuilder.pushFilters`), which would miss the rows that it left out.
     for source in data_sources(NAMES, default_parallelism(spark), False, session_catalogs(spark)):
@@ -75,18 +73,6 @@ def _register_functions(spark: SparkSession) -> None:
 def _has_function(spark: SparkSession, name: str) -> bool:
     """Whether the session knows a function of this name: one that a bundle brought stays."""
     return bool(spark.catalog.functionExists(name))
-
-
-def _run_workers_here(spark: SparkSession) -> None:
-    """Let the workers of a session on this machine run this Python, where the user names none.
-
-    Spark takes `python3` of the PATH: in an environment that is not activated, another Python, which lacks lakebed.
-    """
-    if os.environ.get("PYSPARK_PYTHON") or not isinstance(spark, SparkSession):  # a Connect session is no such one
-        return
-    context = spark.sparkContext
-    if str(context.master).startswith("local") and context.pythonExec == "python3":
-        context.pythonExec = sys.executable
 
 
 def _mark_streams(reader: Any) -> None:

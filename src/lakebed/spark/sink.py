@@ -25,7 +25,7 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
-from lakebed.spark.engine import SparkEngine, collected, default_parallelism
+from lakebed.spark.engine import SparkEngine, collected, default_parallelism, run_workers_here
 from lakebed.spark.failures import explained_errors, translated_errors
 from lakebed.spark.hand_over import batches_by_rows, joined
 from lakebed.spark.routing import routed
@@ -52,6 +52,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     Raises what `Table.write` raises; SchemaError comes before any row is computed when a column cannot fit the table.
     """
     texts = {key.lower(): text for key, text in option_texts(options).items()}
+    run_workers_here(df.sparkSession)
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     with explained_errors():
         own = {k: text for k, text in option_texts(options).items() if k.lower() != PARALLELISM_OPTION}

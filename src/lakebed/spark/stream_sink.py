@@ -29,7 +29,7 @@ from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
 from lakebed.spark.catalogs import open_in_session
-from lakebed.spark.engine import SparkEngine, default_parallelism
+from lakebed.spark.engine import SparkEngine, default_parallelism, run_workers_here
 from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.few_rows import ROWS, few_rows
 from lakebed.spark.sink import (
@@ -100,6 +100,7 @@ def write_stream(
     if not df.isStreaming:
         raise UsageError("the DataFrame does not stream", table=location, todo="Write a batch with lakebed.spark.write")
     texts = {key.lower(): text for key, text in option_texts(options).items()}
+    run_workers_here(df.sparkSession)
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     own = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
     with explained_errors():
