@@ -30,6 +30,8 @@ class SnapshotFiles:
         self._store, self._branch = store, branch
         self._seen: int | None = None
         self._hints: dict[str, int | None] = {}
+        self._earliest: int | None = None
+        """What EARLIEST said last."""
         self.seemed_empty = False
         """Whether no snapshot was there at the last look."""
 
@@ -59,7 +61,9 @@ class SnapshotFiles:
 
         We begin at the id of the hint and at the newest one that was seen before. An id is trusted only when a snapshot
         has it and none has the next one. Both are asked for at the same time. That is as safe as one after the other:
-        snapshots expire from the oldest on, so while one exists, the one after it has not expired either.
+        snapshots expire from the oldest on, so while one exists, the one after it has not expired either. Only one whose
+        writer was late comes after its number has expired, and stays until that has looked where it stands: EARLIEST
+        shows it, where that costs no request to a store at a distance.
         """
         hint, newest, following = self._hint_and_seen()
         start = max(hint or 0, newest.id if newest is not None else 0)
@@ -71,10 +75,17 @@ class SnapshotFiles:
             if newest is None or following is None:
                 break
             newest, following = following, self.find(following.id + 1)
-        if newest is None or following is not None:
+        if newest is None or following is not None or self._has_expired(newest.id):
             return None
         self.was_seen(newest.id)
         return newest
+
+    def _has_expired(self, snapshot_id: int) -> bool:
+        """Whether the hint EARLIEST names a later snapshot than one that is there. A store at a distance is not asked:
+        what was read before counts."""
+        if self._store.at_once == 1:
+            self._hint(EARLIEST)
+        return self._earliest is not None and self._earliest > snapshot_id
 
     def was_seen(self, snapshot_id: int) -> None:
         """Remember a newest snapshot: the next search begins there."""
@@ -109,5 +120,8 @@ class SnapshotFiles:
 
     def _hint(self, name: str) -> int | None:
         with suppress(FileNotFoundError, StorageError, ValueError):
-            return int(self._store.read(f"{branch_prefix(self._branch)}snapshot/{name}"))
+            hint = int(self._store.read(f"{branch_prefix(self._branch)}snapshot/{name}"))
+            if name == EARLIEST:
+                self._earliest = hint
+            return hint
         return None

@@ -160,12 +160,7 @@ class _CommitLoop:
         if outcome is PutOutcome.UNKNOWN:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
-            # The hints are only where a reader looks first: they are written while we look.
-            looks: tuple[Callable[[], Place | None], ...] = (
-                lambda: Place.IN_LINE if publisher is not None else self._place(snapshot, attempt),
-                lambda: self._write_hints(snapshot, attempt),
-            )
-            place = self._store.together(lambda act: act(), looks)[0]
+            place = self._place_and_hints(snapshot, attempt, publisher is not None)
             if place is Place.DOUBLE and self._new.identifier != BATCH_IDENTIFIER:
                 raise self._double(snapshot)
             if place is not Place.IN_LINE:
@@ -176,6 +171,21 @@ class _CommitLoop:
         self._name_delta(False)
         self._remove(attempt.written)
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
+
+    def _place_and_hints(self, snapshot: Snapshot, attempt: Attempt, is_certain: bool) -> Place | None:
+        """Where a claimed snapshot is, with its hints written. A store at a distance writes them while we look, since
+        they are only where a reader looks first; where there is no time to save, none names one that is out of line.
+        `is_certain`: a catalog has put it in line."""
+        if self._store.at_once > 1:
+            looks: tuple[Callable[[], Place | None], ...] = (
+                lambda: Place.IN_LINE if is_certain else self._place(snapshot, attempt),
+                lambda: self._write_hints(snapshot, attempt),
+            )
+            return self._store.together(lambda act: act(), looks)[0]
+        place = Place.IN_LINE if is_certain else self._place(snapshot, attempt)
+        if place is Place.IN_LINE:
+            self._write_hints(snapshot, attempt)
+        return place
 
     def _name_delta(self, is_named: bool) -> None:
         """Note whether a snapshot may name the delta's files from now on."""
