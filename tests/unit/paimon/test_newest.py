@@ -1,5 +1,5 @@
-"""The newest snapshot is never one whose number has expired, though a writer that was late puts it there and LATEST names
-it, until the writer takes it back."""
+"""The newest snapshot is never one whose number has expired, though a writer that was late puts it there and LATEST
+names it, until the writer takes it back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import lakebed
 from lakebed.formats.paimon.commit import loop
 from lakebed.formats.paimon.commit.succession import Place
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel import clock
+from lakebed.kernel.files import PutOutcome
 from lakebed.testing.faults import FaultyStore
 from lakebed.testing.simulation.memory import MemoryStore
 from tests.tables.paimon.small import SCHEMA, rows
@@ -71,21 +73,33 @@ def test_a_store_at_a_distance_is_asked_for_no_more(ahead: bool) -> None:
     assert read.count("snapshot/EARLIEST") == 1 and read.count("snapshot/LATEST") == 1
 
 
-def test_on_a_disk_no_hint_names_a_snapshot_that_is_out_of_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("store", [MemoryStore, Distant])
+def test_no_hint_names_a_snapshot_that_is_out_of_line(
+    monkeypatch: pytest.MonkeyPatch, store: type[MemoryStore]
+) -> None:
+    """On a disk, and at a distance where its put took long."""
     named: list[int] = []
 
     def write_hints(_: Any, __: str, number: int, first: bool) -> None:
         named.append(number)
 
+    def claim_snapshot(*arguments: Any) -> PutOutcome:
+        seconds[0] += 10
+        return claimed(*arguments)
+
     def out_of_line_once(*_: Any) -> Place:
         monkeypatch.setattr(loop, "place_of", really)
         return Place.OUT_OF_LINE
 
+    seconds = [0.0]
     really: Callable[..., Place] = loop.place_of
-    store = MemoryStore("s3://simulated/newest/db.db/t", lambda: 1_800_000_000.0)
-    table = lakebed.create(store, "paimon", SCHEMA, ["id"], options={"bucket": "1"})
+    claimed: Callable[..., PutOutcome] = loop.claim_snapshot
+    real = store("s3://simulated/newest/db.db/t", lambda: 1_800_000_000.0)
+    table = lakebed.create(real, "paimon", SCHEMA, ["id"], options={"bucket": "1"})
     table.write(rows(("a", 1, "v", 1)))
     monkeypatch.setattr(loop, "write_hints", write_hints)
+    monkeypatch.setattr(loop, "claim_snapshot", claim_snapshot)
     monkeypatch.setattr(loop, "place_of", out_of_line_once)
-    table.write(rows(("a", 2, "v", 2)))
+    with clock.set_clock(steady=lambda: seconds[0]):
+        table.write(rows(("a", 2, "v", 2)))
     assert named == [1, 2]

@@ -61,9 +61,9 @@ class SnapshotFiles:
 
         We begin at the id of the hint and at the newest one that was seen before. An id is trusted only when a snapshot
         has it and none has the next one. Both are asked for at the same time. That is as safe as one after the other:
-        snapshots expire from the oldest on, so while one exists, the one after it has not expired either. Only one whose
-        writer was late comes after its number has expired, and stays until that has looked where it stands: EARLIEST
-        shows it, where that costs no request to a store at a distance.
+        snapshots expire from the oldest on, so while one exists, the one after it has not expired either. Only one
+        whose writer was late comes after its number has expired, and stays until that has looked where it stands:
+        EARLIEST shows it, where that costs no request to a store at a distance.
         """
         hint, newest, following = self._hint_and_seen()
         start = max(hint or 0, newest.id if newest is not None else 0)

@@ -22,6 +22,7 @@ from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.succession import Place, place_of
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.claim import ask_again
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -31,6 +32,8 @@ from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.redaction import redacting_logger
 
 _LOG = redacting_logger("lakebed.paimon")
+_SOON_SECONDS = 5.0
+"""How soon after a look nobody has expired what was the newest snapshot: retention is by hours or by many snapshots."""
 
 
 class ReplayedError(LakebedError):
@@ -99,7 +102,7 @@ class _CommitLoop:
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
-        self._looks = False
+        self._looks, self._looked = False, clock.steady()
         self._tried: set[str] = set()
         """The delta manifest lists of all attempts, by which their snapshots are known again."""
 
@@ -109,7 +112,9 @@ class _CommitLoop:
 
     def attempt(self, number: int) -> Won[Snapshot] | Lost:
         """Attempt `number`, counted from 0."""
-        latest = self._history.latest() if number or self._looks else self._first_latest
+        latest = self._first_latest
+        if number or self._looks:
+            self._looked, latest = clock.steady(), self._history.latest()
         if number:
             landed = self._landed(latest)
             if landed is not None:
@@ -173,10 +178,13 @@ class _CommitLoop:
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
 
     def _place_and_hints(self, snapshot: Snapshot, attempt: Attempt, is_certain: bool) -> Place | None:
-        """Where a claimed snapshot is, with its hints written. A store at a distance writes them while we look, since
-        they are only where a reader looks first; where there is no time to save, none names one that is out of line.
-        `is_certain`: a catalog has put it in line."""
-        if self._store.at_once > 1:
+        """Where a claimed snapshot is. Where it is in line its hints are written. `is_certain`: a catalog put it there.
+
+        A hint that names one which came late makes readers take it for the newest, for good if we die. So on a disk
+        hints come after the look, and at a distance they save its time only where the claim followed so soon upon the
+        look at the newest snapshot that this one has hardly expired.
+        """
+        if self._store.at_once > 1 and clock.steady() - self._looked < _SOON_SECONDS:
             looks: tuple[Callable[[], Place | None], ...] = (
                 lambda: Place.IN_LINE if is_certain else self._place(snapshot, attempt),
                 lambda: self._write_hints(snapshot, attempt),
