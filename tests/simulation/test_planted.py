@@ -244,6 +244,12 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "compactions that lose new columns, Paimon": (
         "paimon", 5228, lambda: patch.object(paimon_committer, "check_columns", never)
     ),
+    "appends to buckets that rows have left, Paimon": (
+        "paimon", 0, lambda: patch.object(attempt, "check_routes", lambda *_: True)
+    ),
+    "partitions that expire with what others add, Paimon": (
+        "paimon", 0, lambda: patch.object(attempt, "check_age", never)
+    ),
     "aborts that remove what the table holds, Paimon": (
         "paimon", 664, lambda: patch.object(paimon_committer, "held_files", lambda *_: set())
     ),

@@ -114,10 +114,11 @@ class Life:
 
     def _begin(self, text: str, apply: Apply, rows: Sequence[Row] = (), certain: bool = True) -> Change:
         where = f" on {self._branch}" if self._branch else ""
-        change = Change(text + where, apply, frozenset(rows), not certain, certain=certain, branch=self._branch)
-        self.change = self.model.begin(change)
-        return change
+        return self._move(
+            Change(text + where, apply, frozenset(rows), not certain, certain=certain, branch=self._branch)
+        )
 
     def _move(self, change: Change) -> Change:
+        change.time = self._world.time
         self.change = self.model.begin(change)
         return change

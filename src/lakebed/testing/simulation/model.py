@@ -36,6 +36,8 @@ class Change:
     removes: bool = False
     began: int = 0
     """When the step began, in the model's ticks."""
+    time: float = 0.0
+    """When the step began, in seconds since 1970."""
     certain: bool = True
     """Whether it changes the rows of every state, so that its commit shows."""
     replaces: bool = False
@@ -198,6 +200,7 @@ class Model:
             if change.follows is not None and old not in change.follows():
                 raise Violation(f"{who}: {change.text} lost rows that are not there\n{difference(old, new)}")
             change.landed = len(states)
+            self.overwrites += change.replaces
         elif change is not None and (not change.landed or change.taken_back) and self._fits(change, old, new):
             if change.over:
                 raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
@@ -271,6 +274,17 @@ class Model:
         if self.misses_new and change.removes:
             return any(one.overlaps(change) for one in self._writers(key, old))
         return self.by_sequence and self._raced(change, key)
+
+    def without_old(self, parts: Mapping[int, str], before: float) -> list[State]:
+        """The newest state, and what an expiry of partitions may make of it: all rows of a partition go, or of several,
+        and none whose writer began at a time or later. `parts` gives the partition of an id's remainder."""
+        fresh = {row for one in self.changes if one.time >= before for row in one.rows}
+        states = [self.now]
+        for part in sorted({*parts.values()}):
+            going = {row for row in self.now if parts[row[0] % len(parts)] == part}
+            if not going & fresh:
+                states += [state - going for state in states]
+        return states
 
     def after(self, start: str, end: str) -> list[tuple[str, State]]:
         """The entries after one up to another, in the order in which they were the newest, with their rows."""

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 
 import lakebed
 from lakebed.formats.paimon.read.position import StreamPosition
+from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.files import Store
 from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Head, Model, Row, State
 from lakebed.testing.simulation.schedule import Verbs
-from lakebed.testing.simulation.subject import SCHEMA, Options, Subject, rows_of
+from lakebed.testing.simulation.subject import OLD_SECONDS, SCHEMA, Options, Subject, rows_of
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 
@@ -87,7 +88,27 @@ class PaimonSubject(Subject):
             "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
             "reader": (("read", 2), ("read_old", 2), ("alter", 1), ("stream", 2)),
         },
+        {
+            "writer": (
+                ("rescale", 4), ("upsert", 4), ("append", 2), ("delete", 2), ("overwrite", 1), ("two_phase", 2),
+                ("expire", 1), ("rewrite", 1), ("stream", 1),
+            ),
+            "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
+            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+        },
+        {
+            "writer": (
+                ("expire_partitions", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2),
+                ("overwrite", 1), ("expire", 1), ("rewrite", 1), ("stream", 1),
+            ),
+            "service": (("expire_partitions", 4), ("rewrite", 2), ("expire", 1), ("tag", 1)),
+            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+        },
     )  # fmt: skip
+    partition_expiries: ClassVar[Options] = {
+        "lakebed.expire.what": "partitions", "partition.expiration-strategy": "update-time",
+        "partition.expiration-time": f"{OLD_SECONDS} s",
+    }  # fmt: skip
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__(chance)
@@ -100,6 +121,9 @@ class PaimonSubject(Subject):
         self.consumes = chance.random() < 0.4
         self.deletion_vectors = self.keyed and chance.random() < 0.15
         self.keeps_changelogs = self.producer != "none" and chance.random() < 0.5
+        if not self.keyed and chance.random() < 0.3:
+            self.bucket = chance.choice(["1", "2"])
+        self.has_buckets = self.bucket != "-1"
 
     def create(self, store: Store) -> None:
         """Create the table."""
@@ -117,6 +141,7 @@ class PaimonSubject(Subject):
             options |= dict.fromkeys(_VECTORS, "true") if self.deletion_vectors else {}
         else:
             options |= {"compaction.min.file-num": "2", "streaming-read-append-overwrite": "true"}
+            options |= {"bucket-key": "id"} if self.has_buckets else {}
         keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
         lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], options)
 
@@ -181,6 +206,11 @@ class PaimonSubject(Subject):
         """Rows without those of level 0, where deletion vectors make that all, after a full compaction."""
         if self.deletion_vectors:
             yield rows_of(lakebed.open(store, {_VECTORS[1]: "false"}).read(["id", "v"]))
+
+    def complete(self, table: Table) -> None:
+        """Rows move into the number of buckets that the table's definition names."""
+        if self.has_buckets and isinstance(table, PaimonTable):
+            table.rewrite(options={"bucket": table.table_schema.options["bucket"]})
 
     def tell_all(self, table: Table) -> None:
         """A compaction writes the changelog of what was not compacted yet."""

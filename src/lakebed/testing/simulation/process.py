@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import lakebed
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.testing.faults import Crash
@@ -9,7 +11,7 @@ from lakebed.testing.simulation.branching import no_change
 from lakebed.testing.simulation.follower import Follower
 from lakebed.testing.simulation.model import Change
 from lakebed.testing.simulation.staging import Staging
-from lakebed.testing.simulation.subject import rows_of
+from lakebed.testing.simulation.subject import OLD_SECONDS, PARTS, rows_of
 
 
 class Process(Staging):
@@ -65,6 +67,27 @@ class Process(Staging):
         finally:
             if self.who.hit:
                 self.model.cut_expiries.append((self.began, self.model.tick()))
+
+    def rescale(self) -> None:
+        """Rows move into another number of buckets, which the table's definition names first. Where that is all that
+        comes of it, the table takes no write until somebody moves them."""
+        if not self.subject.has_buckets:
+            self.rewrite()
+            return
+        number = self.chance.randrange(1, 4)
+        self.table.alter(lakebed.set_option("bucket", number))
+        self.table.rewrite(options={"bucket": number})
+
+    def expire_partitions(self) -> None:
+        """Partitions go that nobody has written to for a while: whole, and where all clocks agree no younger ones."""
+        if not self.subject.partitioned:
+            self.expire()
+            return
+        self._world.pause(self.chance.uniform(0, 2 * OLD_SECONDS))
+        change = self._move(Change("expiry of partitions", no_change, certain=False, replaces=True))
+        agree = self._world.clocks_agree
+        change.leads_to = lambda: self.model.without_old(PARTS, self._world.time - OLD_SECONDS if agree else math.inf)
+        self.table.expire(options=self.subject.partition_expiries)
 
     def orphans(self) -> None:
         """What failed writes left goes, where it is old enough."""

@@ -153,6 +153,7 @@ class Run:
         subject, model = self.subject, self.model
         table = subject.open(self.real)
         followers = [one.follower for one in self.processes.values() if one.follower is not None]
+        subject.complete(table)
         subject.tell_all(table)
         for rows in subject.other_reads(self.real):
             model.check_snapshot("the newest state", model.now, rows, "another way to read at the end")

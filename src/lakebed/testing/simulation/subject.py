@@ -21,6 +21,8 @@ from lakebed.verbs.table import Table
 
 PARTS: Mapping[int, str] = {0: "a", 1: "b"}
 """The partition of an id by its remainder: rows of an id are always in one partition."""
+OLD_SECONDS = 30
+"""From which age on a partition may expire."""
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.string()), pa.field("v", pa.int64())])
 COLUMNS = ("c0", "c1", "c2")
 """The names of columns that come later. A row has its `v` in them, too, or null."""
@@ -71,6 +73,10 @@ class Subject(ABC):
     """Options of an overwrite that replaces the rows of all partitions."""
     partition_drops: ClassVar[Options] = {}
     """Options of a delete that drops the partitions of its rows."""
+    partition_expiries: ClassVar[Options] = {}
+    """Options of an expiry of the partitions that nobody has written to for `OLD_SECONDS`."""
+    has_buckets: bool = False
+    """Whether the table has a number of buckets, which may change."""
     aborts_bind: ClassVar[bool] = True
     """Whether messages that were given up can be committed no more, since their files are gone."""
     tells_late: bool = False
@@ -193,6 +199,10 @@ class Subject(ABC):
         """A stream of the ids and values of rows, that begins with all of them. `number` tells jobs apart that keep
         their progress in the table; `anew`: it begins anew, whatever progress is there."""
         return self.open(store).stream(["id", "v"])
+
+    def complete(self, table: Table) -> None:
+        """Do what a process has left half done, before which the table takes no write."""
+        return None
 
     def tell_all(self, table: Table) -> None:
         """Have a stream of the table told of all rows that it has, by a compaction where that tells them."""

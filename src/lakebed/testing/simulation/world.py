@@ -84,6 +84,12 @@ class World:
         """What ends the run, and is raised when all actors have stopped."""
         self._failure: BaseException | None = None
 
+    @property
+    def clocks_agree(self) -> bool:
+        """Whether no actor's clock is ahead, drifts or may be set."""
+        off = any(one.ahead or one.drift for one in self.schedule.actors)
+        return not off and not any(one.kind is Kind.JUMP for one in self.schedule.faults)
+
     # ---- what the code under test asks instead of the machine ----
 
     def now(self) -> float:

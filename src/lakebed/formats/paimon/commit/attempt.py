@@ -18,6 +18,7 @@ from lakebed.formats.paimon.commit.conflicts import (
     check_conflicts,
     check_known,
     check_meanwhile,
+    check_routes,
     check_vectors,
 )
 from lakebed.formats.paimon.commit.delta import Delta
@@ -74,7 +75,8 @@ class Attempt:
         new, latest = self._new, self.latest
         ours, replaced = new.changes.entries, new.replaced
         check_meanwhile(self._history, new, latest)
-        checked = new.kind is not CommitKind.APPEND or new.check_appends
+        unseen = not check_routes(self._history, new, self._schema, latest)
+        checked = new.kind is not CommitKind.APPEND or new.check_appends or unseen
         if latest is None or new.merges_manifests or not (checked or replaced):
             return ours
         touched = {entry.partition for entry in ours}

@@ -269,6 +269,7 @@ class Committer:
                 self._last_safe,
                 self._watermark(identifier),
                 origin=origin,
+                routed_on=_routed_on(appends) if replaced is None else None,
             )
             snapshot = latest = self._commit_snapshot(new, latest, bool(compacts), delta)
 
@@ -331,7 +332,7 @@ class Committer:
         self, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None
     ) -> AssignmentBase | None:
         """What the dynamic buckets of messages were assigned on; None for an overwrite, which starts afresh."""
-        bases = [message.planned_on for message in messages if message.planned_on is not None]
+        bases = [m.planned_on for m in messages if m.planned_on is not None and m.total_buckets < 0]
         if not bases or replaced is not None:
             return None
         in_partition = set(self._schema.partition_keys) <= set(self._schema.primary_keys)
@@ -349,6 +350,12 @@ class Committer:
             return False
         tags = self._commit.tags
         return identifier == BATCH_IDENTIFIER or tags is None or not tags.forces_snapshot(latest)
+
+
+def _routed_on(messages: Sequence[PaimonMessage]) -> int | None:
+    """The oldest snapshot that rows of messages got fixed buckets on; None where that is not known."""
+    fixed = (message.planned_on for message in messages if message.total_buckets > 0)
+    return min((snapshot for snapshot in fixed if snapshot is not None), default=None)
 
 
 def _check_identifier(identifier: object) -> None:

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from lakebed.errors import CommitConflictError, NotInHistoryError
+from lakebed.errors import CommitConflictError, DataCleanedError, NotInHistoryError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -82,6 +82,24 @@ def check_columns(history: History, messages: Iterable[PaimonMessage]) -> None:
                         f"schema {oldest}: the table was altered meanwhile",
                         history.store.location,
                     )
+
+
+def check_routes(history: History, new: NewSnapshot, schema: TableSchema, latest: Snapshot | None) -> bool:
+    """Raise CommitConflictError where the rows of an append's partitions have moved into another number of buckets
+    since its own got theirs: one key would be in two buckets. Whether all that came meanwhile could be seen.
+
+    Who appends by the same definition of the table gives rows the same number, so such a snapshot is not read.
+    """
+    if new.routed_on is None or latest is None:
+        return True
+    try:
+        for snapshot in history.since(new.routed_on, latest):
+            if snapshot.commit_kind is not CommitKind.APPEND or snapshot.schema_id != schema.id:
+                theirs = [entry for entry in _delta(history, snapshot) if entry.kind == ADD]
+                _check_bucket_counts(theirs, new.changes.entries, history.store.location)
+    except (NotInHistoryError, DataCleanedError):
+        return False
+    return True
 
 
 def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table: str) -> None:

@@ -54,6 +54,8 @@ class NewSnapshot:
 
     - `replaced`: the partitions that an overwrite replaces.
     - `assigned_on`: what dynamic buckets were assigned on.
+    - `routed_on`: the snapshot that rows got fixed buckets on, 0 for an empty table: the number of these may have
+      changed since.
     - `check_appends`: look for conflicts before an append too.
     - `rows_since`: no snapshot after this one may have changed rows with the same ids; None: do not look.
     - `last_safe`: no other user may have compacted, overwritten or written to real buckets after this snapshot; None
@@ -75,6 +77,7 @@ class NewSnapshot:
     watermark: int | None = None
     merges_manifests: bool = False
     origin: str = ""
+    routed_on: int | None = None
 
 
 def kind_of_append(messages: Iterable[PaimonMessage], replaced: ReplacedPartitions | None) -> CommitKind:

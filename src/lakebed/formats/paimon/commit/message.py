@@ -37,7 +37,7 @@ class PaimonMessage(CommitMessage):
     """The names of the bucket's files above level 0 and of its deletion vectors' index files that the compaction was
     made with, where others would change what it says; None: none would."""
     planned_on: int | None = None
-    """The snapshot that dynamic buckets were assigned on, 0 for an empty table; None in other modes."""
+    """The snapshot that rows got their buckets on, 0 for an empty table; None where no other commit changes these."""
 
     @property
     def is_empty(self) -> bool:

@@ -184,7 +184,9 @@ class PaimonTaskWriter:
         self._written = {}
 
     def _with_index(self, message: PaimonMessage, hashes: Int32s | None) -> PaimonMessage:
-        """In dynamic modes: with the key hashes that the bucket gained, and the snapshot it was assigned on."""
+        """With the snapshot that the bucket was chosen on, and in dynamic modes the key hashes that it gained."""
+        if self._target.mode is BucketMode.HASH_FIXED:
+            return dataclasses.replace(message, planned_on=self._target.state.snapshot)
         if self._target.mode not in _DYNAMIC:
             return message
         gained = b"" if hashes is None else index_bytes(hashes)
