@@ -242,13 +242,13 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         "paimon", 3240, lambda: patch.object(paimon_branches.Branches, "_bytes", without_the_newest)
     ),
     "compactions that lose new columns, Paimon": (
-        "paimon", 5228, lambda: patch.object(paimon_committer, "check_columns", never)
+        "paimon", 1975, lambda: patch.object(paimon_committer, "check_columns", never)
     ),
     "appends to buckets that rows have left, Paimon": (
-        "paimon", 0, lambda: patch.object(attempt, "check_routes", lambda *_: True)
+        "paimon", 470, lambda: patch.object(attempt, "check_routes", lambda *_: True)
     ),
     "partitions that expire with what others add, Paimon": (
-        "paimon", 0, lambda: patch.object(attempt, "check_age", never)
+        "paimon", 100, lambda: patch.object(attempt, "check_age", never)
     ),
     "aborts that remove what the table holds, Paimon": (
         "paimon", 664, lambda: patch.object(paimon_committer, "held_files", lambda *_: set())
