@@ -128,6 +128,16 @@ def test_logs_are_read_there_alone(version: int, tmp_path: Path) -> None:
     assert logs_read(orders) > 0
 
 
+def test_what_a_dead_writer_left_is_not_read(tmp_path: Path) -> None:
+    """Table version 6 tells by the blocks of a log alone that its commit was never made."""
+    orders = table(tmp_path, 6)
+    put(orders, 1, 2)
+    put(orders, 1, v=2)
+    (log,) = Path(orders.location).glob(".*.log.1_*")
+    log.with_name(log.name.replace(".log.1_", ".log.2_")).write_bytes(b"")
+    assert logs_read(orders) == 0
+
+
 def logs_read(table: Table) -> int:
     """How many calls read log files in an upsert of a key that the table has."""
     store = FaultyStore(open_store(table.location))

@@ -83,7 +83,8 @@ def _some_by_older_base(
     files: TableFiles,
 ) -> bool:
     """Whether a log of a slice has rows that were routed by an older base file, as far as that is known: where the
-    timeline no longer has the commit of a log, it may."""
+    commit of a log may have been archived, it may. Below table version 8 other logs that no commit names are what dead
+    writers left, whose rows do not count."""
     assert file_slice.base is not None
     timed = files.state.config.completion_times
     base = file_slice.base.instant
@@ -96,7 +97,7 @@ def _some_by_older_base(
             if commits[time].operation == "LOG_COMPACT" or by_older_base(stat, time, base, completed):
                 return True
     rest = (log for log in file_slice.logs if log.name not in known)
-    return any(completed is None or log.instant < completed for log in rest)
+    return any(log.instant < (completed or files.state.timeline.start) for log in rest)
 
 
 def _logs_of(file_slice: FileSlice, time: str, stat: WriteStat, timed: bool) -> Iterator[LogFile]:
