@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed import Table
 from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.formats.hudi.commit.transaction import Transaction
+from lakebed.formats.hudi.rewrite import run as rewrites
 from lakebed.formats.hudi.rewrite.request import take_back
 from lakebed.formats.hudi.rewrite.run import Rewrite
 from tests.golden import unpack
@@ -141,9 +144,9 @@ def test_a_plan_that_another_process_runs_before_it_is_withdrawn_keeps_its_files
     before = rows(table)
     (instant,) = table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants
 
-    def late(context: Any, instant: str) -> str:
+    def late(context: Any, instant: str, named: Any) -> str:
         assert lakebed.open(table.location).rewrite(options={"lakebed.rewrite.step": "run"}).instants == (instant,)
-        return take_back(context, instant)
+        return take_back(context, instant, named)
 
     monkeypatch.setattr("lakebed.formats.hudi.rewrite.run.take_back", late)
     result = table.rewrite(options={"lakebed.rewrite.step": "withdraw"})
@@ -167,6 +170,57 @@ def test_a_plan_by_which_log_files_are_named_is_not_withdrawn(tmp_path: Path) ->
     assert not result.instants
     assert "log files are named by it" in result.skipped[0].reason
     assert states(table)[PENDING["mor_v6"]] == "compaction requested"
+
+
+def withdraw(table: Table) -> Any:
+    return table.rewrite(options={"lakebed.rewrite.step": "withdraw"})
+
+
+def planned_in_version_6(folder: Path) -> tuple[Table, pa.Table]:
+    """A table with a plan of a compaction, and a row that it has."""
+    kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.write.table.version": 6}
+    table = lakebed.create(folder / "t", "hudi", {"id": "int64"}, ["id"], options=kind)
+    row = pa.table({"id": [1]})
+    for _ in range(2):
+        table.write(row, "upsert")
+    assert table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants
+    return table, row
+
+
+def test_a_write_is_in_conflict_whose_log_files_a_withdrawn_plan_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi would take its log for the newest slice, without the base file below."""
+    table, row = planned_in_version_6(tmp_path)
+    commit = Transaction.commit
+
+    def late(self: Transaction, *args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(Transaction, "commit", commit)
+        (folder,) = Path(table.location).glob(".hoodie/*.compaction.requested")
+        folder.unlink()  # as a process does that listed the log files before
+        return commit(self, *args, **named)
+
+    monkeypatch.setattr(Transaction, "commit", late)
+    with pytest.raises(CommitConflictError, match=r"the compaction \d+, whose slice its log files belong to"):
+        table.write(row, "upsert")
+    assert table.write(row, "upsert").rows == 1  # by the slice that is there
+    assert table.read().read_all().num_rows == 1
+
+
+def test_a_plan_stays_by_which_a_writer_names_log_files_at_the_last_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, row = planned_in_version_6(tmp_path)
+    take_back_plan = rewrites.take_back
+
+    def after_a_write(*args: Any) -> str:
+        table.write(row, "upsert")
+        return take_back_plan(*args)
+
+    monkeypatch.setattr(rewrites, "take_back", after_a_write)
+    result = withdraw(table)
+    assert not result.instants
+    assert "log files are named by it" in result.skipped[0].reason
 
 
 def test_no_plan_is_made_beside_a_write_in_version_6(tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def second_of_bucket(context: WriteContext, timeline: Timeline, began: Began, gr
     return ""
 
 
+def slice_gone(timeline: Timeline, instant: str, logs: Iterable[str]) -> str:
+    """Table version 6 and older: what a write is in conflict with whose log files, of these names, belong to the slice
+    of a compaction whose plan was withdrawn since; "" for nothing. No base file would come below them."""
+    for name in logs:
+        parsed = parse_log_name(name)
+        slice_of = parsed[1].instant if parsed is not None else instant
+        if slice_of != instant and slice_of >= timeline.start and slice_of not in timeline.by_time:
+            return f"the compaction {slice_of}, whose slice its log files belong to, was withdrawn"
+    return ""
+
+
 def conflict_early(context: WriteContext, timeline: Timeline, began: Began, groups: frozenset[Group]) -> str:
     """What a write that has made no file yet would lose to, "" for nothing: a pending write that began before it and
     whose heartbeat is young, and, where the options say so, a commit since."""

@@ -18,6 +18,7 @@ from lakebed.formats.hudi.commit.conflicts import (
     conflict_early,
     rollback_of,
     second_of_bucket,
+    slice_gone,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import Held
@@ -304,6 +305,8 @@ class Transaction:
         if self._began is None:
             self.check_run()
             return timeline
+        if not self.context.config.completion_times:
+            self._refuse(slice_gone(timeline, self.instant, [file.name for file in written if file.is_log]))
         files = frozenset((file.partition, file.file_id) for file in written)
         gone = frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)
         if self.context.concurrency.non_blocking and not gone and all(file.is_log for file in written):

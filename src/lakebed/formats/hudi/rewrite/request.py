@@ -7,7 +7,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `ClusteringPlanActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError
@@ -163,15 +163,18 @@ def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan) -> s
     return ""
 
 
-def take_back(context: WriteContext, instant: str) -> str:
+def take_back(context: WriteContext, instant: str, named: Callable[[], str]) -> str:
     """Take a plan off the timeline, so that no run of it can be committed; then what runs left of it may go. Why it
-    stays, "" where it is gone."""
+    stays, "" where it is gone. `named` says of a compaction why log files keep it: a writer that names some later finds
+    it withdrawn when it commits."""
     with context.locked() as held:
         entry = context.timeline().by_time.get(instant)
         if entry is None or entry.done:
             return "another process has run it, or withdrawn it"
         if entry.state == "inflight" and not stopped(context.store, instant, context.concurrency.patience):
             return "its run is under way"
+        if why := named():
+            return why
         held()
         remove_pending(context.store, context.config, entry)
     return ""

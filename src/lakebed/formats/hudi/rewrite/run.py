@@ -11,9 +11,10 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -334,11 +335,11 @@ class Rewrite:
         for time, plan in plans.items():
             entry = self.state.timeline.by_time[time]
             compacts = isinstance(plan, CompactionPlan) and not self._logs_only
-            named = log_named_by(self.context, time, plan) if compacts and isinstance(plan, CompactionPlan) else ""
+            named: Callable[[], str] = str
+            if compacts and isinstance(plan, CompactionPlan):
+                named = partial(log_named_by, self.context, time, plan)
             begun = entry.state == "inflight" and compacts
-            why = "its run has begun" if begun else named
-            if not why and not dry_run:
-                why = take_back(self.context, time)
+            why = "its run has begun" if begun else named() if dry_run else take_back(self.context, time, named)
             if why:
                 skipped.append(Skipped(f"{self._name} {time}", why))
                 continue
