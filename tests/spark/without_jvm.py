@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyspark
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
@@ -144,7 +146,7 @@ def _expected(kind: type[BaseException]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Frame:
-    """A DataFrame: its rows by task, and what becomes of its tasks."""
+    """A DataFrame: its rows by task, and what becomes of its tasks. Its session takes no settings."""
 
     rows: pa.Schema
     parts: Sequence[Sequence[pa.RecordBatch]]
@@ -153,7 +155,7 @@ class Frame:
     after: Callable[[], None] = lambda: None
     """Called when its tasks are done, before the driver has their results."""
     isStreaming: bool = False  # Spark's name
-    sparkSession: Any = None  # Spark's name
+    sparkSession: Any = field(default_factory=lambda: SimpleNamespace(version=pyspark.__version__))  # Spark's name
 
     @property
     def schema(self) -> StructType:
