@@ -10,9 +10,10 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.model.commit import CommitMessage
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.life import Life
-from lakebed.testing.simulation.model import Apply, Row, adding, putting, removing, replacing
+from lakebed.testing.simulation.model import Apply, Change, Row, adding, putting, removing, replacing
 from lakebed.testing.simulation.subject import PARTS
 from lakebed.verbs.table import Table
+from lakebed.verbs.two_phase import TableWriter
 
 _AGAIN = 4
 """How often a job that died or does not know starts again before it gives its commit up."""
@@ -68,13 +69,7 @@ class Writes(Life):
 
     def two_phase(self) -> None:
         """A commit under an identifier, done again after a death or an answer that did not come, as a stream does."""
-        rows = self._rows()
-        change = self._begin(f"two-phase write of {rows}", self._adding(rows), rows)
-        user, identifier = f"user of {self.name}", self._next_identifier()
-        target = self._target()
-        writer = target.writer(user)
-        writer.write(self.subject.changes(rows, self._beside(target)))
-        messages = writer.prepare_commit()
+        change, user, identifier, writer, messages = self._prepared("two-phase write")
         commits: Mapping[int, Sequence[CommitMessage]] = {identifier: messages}
         for turn in range(_AGAIN):
             try:
@@ -95,15 +90,19 @@ class Writes(Life):
         if self.chance.random() < 0.5:
             self._target().writer(user).abort(messages)
 
-    def prepare_and_abort(self) -> None:
-        """A write that is given up, before its commit or after it: a commit that stands stays whole."""
+    def _prepared(self, what: str) -> tuple[Change, str, int, TableWriter, Sequence[CommitMessage]]:
+        """A write that has begun: its change, its user and identifier, its writer and the messages to commit."""
         rows = self._rows()
-        change = self._begin(f"aborted write of {rows}", self._adding(rows), rows)
+        change = self._begin(f"{what} of {rows}", self._adding(rows), rows)
         user, identifier = f"user of {self.name}", self._next_identifier()
         target = self._target()
         writer = target.writer(user)
         writer.write(self.subject.changes(rows, self._beside(target)))
-        messages = writer.prepare_commit()
+        return change, user, identifier, writer, writer.prepare_commit()
+
+    def prepare_and_abort(self) -> None:
+        """A write that is given up, before its commit or after it: a commit that stands stays whole."""
+        change, user, identifier, writer, messages = self._prepared("aborted write")
         if self.chance.random() < 0.5:
             writer.commit(identifier, messages)
             self.model.acknowledge(change, self.name)

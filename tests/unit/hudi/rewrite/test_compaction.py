@@ -144,9 +144,9 @@ def test_a_plan_that_another_process_runs_before_it_is_withdrawn_keeps_its_files
     before = rows(table)
     (instant,) = table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants
 
-    def late(context: Any, instant: str, named: Any) -> str:
+    def late(context: Any, instant: str, plan: Any) -> str:
         assert lakebed.open(table.location).rewrite(options={"lakebed.rewrite.step": "run"}).instants == (instant,)
-        return take_back(context, instant, named)
+        return take_back(context, instant, plan)
 
     monkeypatch.setattr("lakebed.formats.hudi.rewrite.run.take_back", late)
     result = table.rewrite(options={"lakebed.rewrite.step": "withdraw"})

@@ -47,11 +47,16 @@ def run(table: Table, instant: str) -> None:
     table.rewrite(options={"lakebed.rewrite.step": "run", "lakebed.rewrite.instant": instant})
 
 
-def written_beside_a_compaction(table: Table, options: Mapping[str, object] = {}) -> None:
-    """Key 1, deleted by a log, written again before the compaction ran that takes the delete; key 2 in a base file."""
+def planned_after_a_delete(table: Table, options: Mapping[str, object] = {}) -> str:
+    """The instant of a compaction that takes a log's delete of key 1; key 2 stays in the base file."""
     put(table, 1, 2, options=options)
     put(table, 1, mode="delete", options=options)
-    instant = planned(table)
+    return planned(table)
+
+
+def written_beside_a_compaction(table: Table, options: Mapping[str, object] = {}) -> None:
+    """Key 1, deleted by a log, written again before the compaction ran that takes the delete; key 2 in a base file."""
+    instant = planned_after_a_delete(table, options)
     put(table, 1, v=2, options=options)
     run(table, instant)
 
@@ -151,9 +156,7 @@ def test_a_writer_that_went_by_the_older_base_file_comes_late(
 ) -> None:
     """Both have key 1: one in a log by the older base file, the other as a new key, since it saw the newer one."""
     orders = table(tmp_path, version)
-    put(orders, 1, 2)
-    put(orders, 1, mode="delete")
-    instant = planned(orders)
+    instant = planned_after_a_delete(orders)
 
     def between() -> None:
         run(orders, instant)
@@ -170,9 +173,7 @@ def test_a_writer_that_saw_the_newer_base_file_comes_late(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = table(tmp_path, version)
-    put(orders, 1, 2)
-    put(orders, 1, mode="delete")
-    instant = planned(orders)
+    instant = planned_after_a_delete(orders)
     arrived, may_go = threading.Event(), threading.Event()
 
     def wait() -> None:

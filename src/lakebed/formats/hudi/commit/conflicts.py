@@ -159,7 +159,7 @@ def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Change
     others = [entry for entry in timeline.commits if entry.time not in began.seen]
     commits = context.files.commits(others)
     closed = mine.closed
-    if closed is not None and any(each.operation == "COMPACT" and _meets(each, mine) for each in commits.values()):
+    if closed is not None and _replaces_a_base(commits.values(), mine.groups - mine.based):
         closed = None if mine.routed is None else closed | mine.routed
     added = _PartitionsWithNewKeys(context, timeline, began)
     for time, changed in changed_groups(context, others).items():
@@ -173,9 +173,11 @@ def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Change
     return ""
 
 
-def _meets(compaction: CommitMetadata, mine: Changed) -> bool:
-    """Whether a compaction has replaced a base file to whose logs a write has appended."""
-    return any((stat.partition, stat.file_id) in mine.groups - mine.based for stat in compaction.stats)
+def _replaces_a_base(commits: Iterable[CommitMetadata], appended: frozenset[Group]) -> bool:
+    """Whether a compaction is among the commits that replaced the base file of a group to whose logs a write has
+    appended."""
+    compacted = (stat for commit in commits if commit.operation == "COMPACT" for stat in commit.stats)
+    return any((stat.partition, stat.file_id) in appended for stat in compacted)
 
 
 class _PartitionsWithNewKeys:

@@ -46,9 +46,7 @@ class KeysInLogs:
     def find(self, file_slice: FileSlice, keys: pa.StringArray) -> Int64s:
         """The places of those keys that have a row in the logs of a slice, when these are merged by themselves."""
         found = np.zeros(len(keys), bool)
-        whole = SlicePaths.of(file_slice)
-        logs = whole._replace(base="", sizes=whole.sizes[: len(whole.logs)])
-        for batch in self.reader.open(logs, self.stored.columns).rows():
+        for batch in self.reader.open(SlicePaths.of(file_slice).without_base(), self.stored.columns).rows():
             found |= to_numpy(pc.is_in(keys, value_set=self.stored.keys(batch)))
         return np.flatnonzero(found)
 

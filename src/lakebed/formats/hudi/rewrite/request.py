@@ -7,7 +7,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `ClusteringPlanActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError
@@ -150,10 +150,10 @@ def refuse_under_way(context: WriteContext, instant: str, plan: Plan) -> None:
             )
 
 
-def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan) -> str:
-    """Table version 6 and older: why the plan of a compaction cannot be withdrawn, "" where it can. Log files that are
-    named by its instant would belong to no slice."""
-    if context.config.completion_times:
+def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan | None) -> str:
+    """Table version 6 and older: why the plan of a compaction (None: of another service) cannot be withdrawn, "" where
+    it can. Log files that are named by its instant would belong to no slice."""
+    if plan is None or context.config.completion_times:
         return ""
     for part in plan.operations:
         for info in context.store.list(part.partition).files:
@@ -163,17 +163,17 @@ def log_named_by(context: WriteContext, instant: str, plan: CompactionPlan) -> s
     return ""
 
 
-def take_back(context: WriteContext, instant: str, named: Callable[[], str]) -> str:
+def take_back(context: WriteContext, instant: str, plan: CompactionPlan | None) -> str:
     """Take a plan off the timeline, so that no run of it can be committed; then what runs left of it may go. Why it
-    stays, "" where it is gone. `named` says of a compaction why log files keep it: a writer that names some later finds
-    it withdrawn when it commits."""
+    stays, "" where it is gone. `plan` is as in `log_named_by`: a writer that names log files by it later finds it
+    withdrawn when it commits."""
     with context.locked() as held:
         entry = context.timeline().by_time.get(instant)
         if entry is None or entry.done:
             return "another process has run it, or withdrawn it"
         if entry.state == "inflight" and not stopped(context.store, instant, context.concurrency.patience):
             return "its run is under way"
-        if why := named():
+        if why := log_named_by(context, instant, plan):
             return why
         held()
         remove_pending(context.store, context.config, entry)

@@ -11,10 +11,9 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -334,12 +333,11 @@ class Rewrite:
         gone = []
         for time, plan in plans.items():
             entry = self.state.timeline.by_time[time]
-            compacts = isinstance(plan, CompactionPlan) and not self._logs_only
-            named: Callable[[], str] = str
-            if compacts and isinstance(plan, CompactionPlan):
-                named = partial(log_named_by, self.context, time, plan)
-            begun = entry.state == "inflight" and compacts
-            why = "its run has begun" if begun else named() if dry_run else take_back(self.context, time, named)
+            compaction = plan if isinstance(plan, CompactionPlan) and not self._logs_only else None
+            if entry.state == "inflight" and compaction is not None:
+                why = "its run has begun"
+            else:
+                why = (log_named_by if dry_run else take_back)(self.context, time, compaction)
             if why:
                 skipped.append(Skipped(f"{self._name} {time}", why))
                 continue
