@@ -17,6 +17,7 @@ change log brings their rows, as Flink writes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from lakebed.formats.hudi.options import CDC_FROM_CHANGELOG
 from lakebed.formats.hudi.read.cdc_task import FullChangesTask, RowChanges
 from lakebed.formats.hudi.read.changes import changes_schema, check_has_changes
 from lakebed.formats.hudi.read.commit_filter import waits_for_compaction
-from lakebed.formats.hudi.read.commit_range import CommitRange, just_before
+from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before, stats_by_group
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.moved_keys import ChangeOrder, GroupChanges, Touch, group_name
 from lakebed.formats.hudi.read.partitions import list_named
@@ -158,10 +159,9 @@ class _Planner:
         for partition, files in sorted(list_named(self._state.store, {*self._stats, *replaced}).items()):
             groups = file_groups(files)
             for time, file_id in replaced.get(partition, ()):
-                change = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
-                if change is not None:
-                    touch = Touch(self._range.orders[time], partition, file_id, removes=True, adds=False)
-                    changes.add(touch, self._place(time, 0), change)
+                gone = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
+                touch = Touch(self._range.orders[time], partition, file_id, removes=True, adds=False)
+                changes.add(touch, self._place(time, 0), gone)
             for file_id, written in self._stats.get(partition, {}).items():
                 group = groups.get(file_id) or FileGroup(file_id, [], [])
                 changes.add_size(partition, file_id, sum(stat.size for _, stat in written))
@@ -188,9 +188,20 @@ class _Planner:
     def _place(self, time: str, step: int) -> ChangeOrder:
         return self._range.orders[time], time, step
 
-    def _replaced(self, partition: str, group: FileGroup, time: str) -> FileGroupChange | None:
-        before = self._slice(partition, group, self._view_before(time))
-        return FileGroupChange(time, partition, before=before, deletes=True) if before else None
+    def _replaced(self, partition: str, group: FileGroup, time: str) -> FileGroupChange:
+        """The deletes of a file group that a commit replaced. A clean that has not ended may have removed its files, so
+        what commits say that they wrote to it must be there; DataCleanedError where it is not."""
+        view = self._view_before(time)
+        wrote = self._known.get(partition, {}).get(group.file_id, ())
+        before = self._slice(partition, group, view, [(t, stat) for t, stat in wrote if view.order(t) is not None])
+        if before is None:
+            raise Completeness(self._state, view).error(group_name(partition, group.file_id), time)
+        return FileGroupChange(time, partition, before=before, deletes=True)
+
+    @cached_property
+    def _known(self) -> Mapping[str, GroupStats]:
+        """The files that commits of the active timeline wrote."""
+        return stats_by_group(self._state.commits(self._range.view))
 
     def _change(
         self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]
@@ -207,7 +218,8 @@ class _Planner:
             return FileGroupChange(time, partition, logs, deletes=deletes)
         try:
             before = self._slice(partition, group, self._view_before(time))
-            after = self._slice(partition, group, self._view_at(self._range.orders[time]), stats, time)
+            wrote = [(time, stat) for stat in stats]
+            after = self._slice(partition, group, self._view_at(self._range.orders[time]), wrote)
             self._check_previous(partition, group, before, stats, time)
         except DataCleanedError as error:
             if not (logs and self._logs_are_full):
@@ -253,11 +265,12 @@ class _Planner:
         return self._view_at(just_before(self._range.orders[time]))
 
     def _slice(
-        self, partition: str, group: FileGroup, view: View, stats: Sequence[WriteStat] = (), time: str = ""
+        self, partition: str, group: FileGroup, view: View, stats: Sequence[tuple[str, WriteStat]] = ()
     ) -> SlicePaths | None:
-        """The group's slice in a view. Raises DataCleanedError when it is not whole."""
+        """The group's slice in a view. Raises DataCleanedError when it is not whole: `stats` are files that commits of
+        the view wrote to it."""
         file_slice = slice_of(partition, group, view, self._written)
-        Completeness(self._state, view).check(partition, group, file_slice, [(time, stat) for stat in stats])
+        Completeness(self._state, view).check(partition, group, file_slice, stats)
         if file_slice is None:
             return None
         # In table version 6 later commits append blocks to log files of the same slice.

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, parse_log_na
 from lakebed.formats.hudi.merge.rules import check_known
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
-from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before
+from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before, stats_by_group
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.partitions import list_named
 from lakebed.formats.hudi.read.plan import plan_of, reader_of
@@ -183,12 +184,18 @@ class _Planner:
             view = view_of(self._range.view.timeline, bound, archived=self._range.view.archived)
             group = groups.get(file_id) or FileGroup(file_id, [], [])
             before = slice_of(partition, group, view, self._written)
-            if before is None or Completeness(self._state, view).is_older(before, self._stats_of(partition, file_id)):
+            wrote = self._known.get(partition, {}).get(file_id, ())
+            if before is None or Completeness(self._state, view).is_older(before, wrote):
                 if self._existed(partition, file_id, first):
                     self._report_lost(partition, file_id, first)
                 continue
             earlier.append((before.size, self._paths_until(before, bound)))
         return earlier
+
+    @cached_property
+    def _known(self) -> Mapping[str, GroupStats]:
+        """The files that commits of the active timeline wrote: a clean that has not ended may have removed some."""
+        return stats_by_group(self._state.commits(self._range.view))
 
     def _paths_until(self, file_slice: FileSlice, bound: str) -> SlicePaths:
         """The files of an older slice. In table version 6 later commits append blocks to its log files."""

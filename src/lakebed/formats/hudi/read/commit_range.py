@@ -19,6 +19,15 @@ GroupStats = Mapping[str, list[tuple[str, WriteStat]]]
 """The files that commits wrote to the file groups of one partition, by file id: (instant, file)."""
 
 
+def stats_by_group(commits: Mapping[str, CommitMetadata]) -> Mapping[str, GroupStats]:
+    """The files that some commits wrote, by partition."""
+    groups: dict[str, dict[str, list[tuple[str, WriteStat]]]] = {}
+    for time, commit in commits.items():
+        for stat in commit.stats:
+            groups.setdefault(stat.partition, {}).setdefault(stat.file_id, []).append((time, stat))
+    return groups
+
+
 @dataclass(frozen=True)
 class CommitRange:
     """Some commits of a table, and the table at the end of them.
@@ -47,13 +56,9 @@ class CommitRange:
         """The partitions of which commits of the range replaced file groups."""
         return frozenset(partition for commit in self.commits.values() for partition in commit.replaced)
 
-    def stats_by_group(self) -> dict[str, dict[str, list[tuple[str, WriteStat]]]]:
-        """The files that the range's commits wrote, by partition and file id: (instant, file)."""
-        groups: dict[str, dict[str, list[tuple[str, WriteStat]]]] = {}
-        for time, commit in self.commits.items():
-            for stat in commit.stats:
-                groups.setdefault(stat.partition, {}).setdefault(stat.file_id, []).append((time, stat))
-        return groups
+    def stats_by_group(self) -> Mapping[str, GroupStats]:
+        """The files that the range's commits wrote, by partition."""
+        return stats_by_group(self.commits)
 
     def with_each_commit(self, state: TableState) -> CommitRange:
         """The range with the changes of each commit: from the beginning of history, its archived commits included."""
