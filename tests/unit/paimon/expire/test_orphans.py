@@ -174,6 +174,20 @@ def test_a_late_snapshot_right_before_the_oldest_one_hides_no_file(young: bool, 
     assert [row[1] for row in contents(lakebed.open(root))] == [0, 1, 2, 3, 4]
 
 
+def test_a_snapshot_that_is_back_without_its_lists_stops_no_clean_up(make: Make) -> None:
+    """As a put that is made again leaves it, when its snapshot has expired meanwhile, beside a late one before it."""
+    table = make()
+    root = Path(table.location)
+    for number in range(4):
+        table.write(rows(("a", number, "v", 1)))
+    expired = json.loads((root / "snapshot" / "snapshot-2").read_text())
+    for kind in ("baseManifestList", "deltaManifestList"):
+        (root / "manifest" / expired[kind]).unlink()
+    age(root, 2)
+    assert lakebed.open(root).expire(options=ORPHANS).deleted_files == ()
+    assert [row[1] for row in contents(lakebed.open(root))] == [0, 1, 2, 3]
+
+
 class Cluster:
     """An engine of other processes whose last task dies: what the tasks before it wrote, nobody here knows."""
 

@@ -66,12 +66,15 @@ class NamedFiles:
                     self._shared.setdefault(manifest.name)
 
     def follows(self, snapshot: Snapshot, earlier: Snapshot) -> bool:
-        """Whether a snapshot surely begins with the files of an earlier one: it names the manifests of that one. So it
-        does not where these were merged, or lists are gone; and where the earlier one came late, after its number had
-        expired, it does not follow it at all."""
-        base, *before = (self._manifests[file.name] for file in (base_list(snapshot), *_data_lists(earlier)))
+        """Whether a snapshot surely adds nothing but its own changes to the files of an earlier one: it names the
+        manifests of that one. So it does not where these were merged, or lists of the earlier one are gone; and where
+        that came late, after its number had expired, it does not follow it at all. A snapshot whose own lists are gone
+        has expired, whatever brought its file back: it adds nothing."""
+        base, delta, *before = (self._manifests[file.name] for one in (snapshot, earlier) for file in _data_lists(one))
+        if base is None or delta is None:
+            return True
         named = {manifest.name for manifests in before for manifest in manifests or ()}
-        return base is not None and None not in before and {manifest.name for manifest in base} == named
+        return None not in before and {manifest.name for manifest in base} == named
 
     def metadata(self, snapshot: Snapshot) -> Iterator[str]:
         """The paths of the metadata files that a snapshot names, each before the file that names it."""
