@@ -146,11 +146,15 @@ def outcome_file(folder: str, instant: str) -> str:
     return f"{folder}/.{instant}{_OUTCOME}"
 
 
+def outcome_instant(name: str) -> str:
+    """The instant that an outcome file is about, by its name; "" for any other name."""
+    return name[1 : -len(_OUTCOME)] if name.startswith(".") and name.endswith(_OUTCOME) else ""
+
+
 def withdrawn_instants(files: Iterable[FileInfo]) -> frozenset[str]:
     """The instants of a timeline's listing that do not count, whatever completed file is there. The size of an outcome
     tells which one it is, so that it need not be read."""
-    outcomes = (path for path, size in files if size == len(WITHDRAWN) and path.endswith(_OUTCOME))
-    return frozenset(path.rpartition("/")[2][1 : -len(_OUTCOME)] for path in outcomes)
+    return frozenset(outcome_instant(info.name) for info in files if info.size == len(WITHDRAWN)) - {""}
 
 
 def clock_time(instant: str) -> datetime.datetime | None:

@@ -83,7 +83,8 @@ class SimulatedRest(NoopCatalog):
         """One call, which is carried out as a whole.
 
         Raises CommitFailedException for a requirement that does not hold, BadRequestError for a sequence number that
-        another commit has taken, as the reference engine's server does.
+        another commit has taken and for a snapshot without row ids where the table has them since, as the reference
+        engine's server does.
         """
         store = self._store
         wanted = [one.model_dump(by_alias=True, mode="json") for one in requirements]
@@ -96,8 +97,8 @@ class SimulatedRest(NoopCatalog):
             reason = unmet(metadata, wanted)
             if reason is not None:
                 refusals.append(CommitFailedException(reason))
-            elif _is_behind(metadata, changes):
-                refusals.append(BadRequestError("Cannot add a snapshot with an older sequence number"))
+            elif is_behind(metadata, changes):
+                refusals.append(BadRequestError("Cannot add a snapshot of an older state"))
                 refusals[-1].__cause__ = _Refused(_BAD_REQUEST)
             else:
                 _publish(real, metadata, changes, location)
@@ -148,6 +149,19 @@ def current_file(store: Store) -> str:
     return _inner(store, _current(store))
 
 
+def is_behind(metadata: TableMetadata, changes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether changes add a snapshot whose sequence number or row ids are taken, or one without row ids where the table
+    has them."""
+    last = metadata.document.get("last-sequence-number", 0) if metadata.format_version > 1 else -1
+    next_row = metadata.document.get("next-row-id", 0) if metadata.format_version >= 3 else 0
+    added = [change["snapshot"] for change in changes if change["action"] == "add-snapshot"]
+    return any(
+        snapshot.get("sequence-number", last + 1) <= last
+        or (metadata.format_version >= 3 and snapshot.get("first-row-id", -1) < next_row)
+        for snapshot in added
+    )
+
+
 def _current(store: Store) -> str:
     """The location of the current metadata file. ConnectionError where the catalog does not answer."""
     try:
@@ -189,13 +203,6 @@ def _publish(real: Store, metadata: TableMetadata, changes: Sequence[Mapping[str
     path = f"metadata/{catalog_metadata((version or 0) + 1)}"
     real.write(path, metadata_to_json(applied(metadata, changes, clock.now_ms(), location)))
     real.write(POINTER, real.url(path).encode())
-
-
-def _is_behind(metadata: TableMetadata, changes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether changes add a snapshot whose sequence number is taken."""
-    last = metadata.document.get("last-sequence-number", 0)
-    added = [change["snapshot"] for change in changes if change["action"] == "add-snapshot"]
-    return any(snapshot.get("sequence-number", last + 1) <= last for snapshot in added)
 
 
 def _model(metadata: TableMetadata) -> Model:

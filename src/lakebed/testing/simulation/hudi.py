@@ -27,6 +27,7 @@ _OF_OTHERS = ("rollback", "clean", "savepoint")
 
 _TIMELINES = (".hoodie", ".hoodie/timeline")
 _MARK = re.compile(r"\.hoodie/\.(?:temp|heartbeat)/(\d{17})")
+_OUTCOME = re.compile(r"\.hoodie/(?:timeline/)?\.(\d{17})\.outcome$")
 _INSTANT = re.compile(r"_(\d{17})\.(?:parquet$|log\.)")
 """The instant in the name of a base file, or of a log file: up to version 6 that of its slice's base file."""
 
@@ -205,16 +206,15 @@ class HudiSubject(Subject):
         return ({"lakebed.expire.what": "failed-writes"}, {"lakebed.expire.what": "orphan-files"})
 
     def named(self, store: MemoryStore) -> set[str]:
-        """Data files of completed instants, and metadata but for marks of instants that are over."""
-        _, begun = _instants(store)
-        known = set(self.completions)
-        return {path for path in store.files if _is_named(path, known, begun)}
+        """Data files of completed instants, and metadata but for marks of instants that are over, and outcomes of those
+        that the timeline has no more."""
+        done, begun = _instants(store)
+        return {path for path in store.files if _is_named(path, set(self.completions), begun, done | begun)}
 
     def wanted(self, store: MemoryStore) -> set[str]:
         """Data files of instants that have begun."""
         done, begun = _instants(store)
-        known = done | begun
-        return {path for path in store.files if _is_named(path, known, begun)}
+        return {path for path in store.files if _is_named(path, done | begun, begun, done | begun)}
 
 
 def _instants(store: MemoryStore) -> tuple[set[str], set[str]]:
@@ -231,9 +231,9 @@ def _is_withdrawal(store: MemoryStore, path: str) -> bool:
     return path.endswith(".outcome") and store.files[path].data == b"withdrawn"
 
 
-def _is_named(path: str, known: set[str], begun: set[str]) -> bool:
+def _is_named(path: str, known: set[str], begun: set[str], timeline: set[str]) -> bool:
     if path.startswith(".hoodie/"):
-        mark = _MARK.match(path)
-        return mark is None or mark[1] in begun
+        mark, outcome = _MARK.match(path), _OUTCOME.match(path)
+        return (mark is None or mark[1] in begun) and (outcome is None or outcome[1] in timeline)
     instant = _INSTANT.search(path.rpartition("/")[2])
     return instant is None or instant[1] in known

@@ -12,6 +12,7 @@ import pytest
 
 import lakebed
 from lakebed.formats.hudi.expire.orphans import orphan_files
+from lakebed.formats.hudi.layout import outcome_file
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.testing.conformance.rows import bag
 from tests.golden import unpack
@@ -59,7 +60,11 @@ def test_only_orphans_go_and_only_old_ones(tmp_path: Path, version: int, kind: s
     beat = tmp_path / ".hoodie" / ".heartbeat" / gone  # of a writer that died before it requested its instant
     beat.parent.mkdir(exist_ok=True)
     beat.write_bytes(b"")
-    wanted = {f"a/{name}" for name in left} | {str(path.relative_to(tmp_path)) for path in (staged, beat)}
+    folder = table.state().timeline.folder
+    outcome = tmp_path / outcome_file(folder, gone)  # of a write that was withdrawn, and rolled back since
+    outcome.write_bytes(b"withdrawn")
+    (tmp_path / outcome_file(folder, newest)).write_bytes(b"stands")
+    wanted = {f"a/{name}" for name in left} | {str(path.relative_to(tmp_path)) for path in (staged, beat, outcome)}
     young = table.expire(options=ORPHANS)
     assert young.deleted_files == () and {kept.what for kept in young.kept} == wanted
     assert any("orphan-files" in finding.remedy for finding in table.inspect().findings)

@@ -108,3 +108,14 @@ def test_a_commit_to_another_branch_was_faster(rest: RestCatalog) -> None:
     with pytest.raises(StorageError, match="as the test wants it"):
         commits.append(table.operations, [data_file(table, [4])])
     assert ids(table) == [1, 3]
+
+
+def test_the_table_was_upgraded_meanwhile(rest: RestCatalog) -> None:
+    """The snapshot has no row ids, which version 3 asks for. The catalog answers 400: the commit is made anew."""
+    table: Any = create("cat:db.t", 2, **options_of(rest))
+    commits.append(table.operations, [data_file(table, [1])])
+    other = lakebed.open("cat:db.t", options_of(rest))
+    rest.meanwhile = [lambda: other.alter(lakebed.set_option("format-version", 3))]
+    commits.append(table.operations, [data_file(table, [2])])
+    assert ids(table) == [1, 2]
+    assert [one.first_row_id for one in table.table_metadata.snapshots.values()] == [None, 0]

@@ -2,8 +2,9 @@
 
 They are what a failed attempt left whose instant is gone: data files of instants that are not on the timeline and were
 never archived, base files that the commit of their instant does not name, staged rows, and heartbeats and names of runs
-that no pending instant has, of processes that died before they requested theirs or took the name away. A log file in
-table version 6 and older holds blocks of several instants, so it counts only where its whole slice is of no commit.
+that no pending instant has, of processes that died before they requested theirs or took the name away. So are files
+that tell what became of an instant that the timeline has no more. A log file in table version 6 and older holds blocks
+of several instants, so it counts only where its whole slice is of no commit.
 
 Hudi has no such service: its cleaner looks at file groups of commits alone.
 """
@@ -16,7 +17,7 @@ from lakebed.formats.hudi.archive.lock import LEASES
 from lakebed.formats.hudi.commit.plan_run import RUNS
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
 from lakebed.formats.hudi.expire.plan import savepointed_files
-from lakebed.formats.hudi.layout import HEARTBEATS, WRITES, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HEARTBEATS, WRITES, outcome_instant, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles
@@ -38,7 +39,7 @@ def remove_orphans(state: TableState, options: Options, dry_run: bool) -> Expire
     if undoing is not None:
         why = f"{undoing.action} {undoing.time} was cut off: lakebed.expire.what = failed-writes carries it on"
         return ExpireResult((), (), (Skipped("all files", why),), dry_run)
-    found = [*orphan_files(state), *_staged_rows(store), *_marks(state)]
+    found = [*orphan_files(state), *_staged_rows(store), *_marks(state), *_outcomes(state)]
     age = options[ORPHANS_AGE]
     old = {*older_than(store, found, certain_now(store, LEASES) - age / 1000)} if found else set()
     why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
@@ -118,4 +119,15 @@ def _marks(state: TableState) -> list[str]:
         for folder in (HEARTBEATS, RUNS)
         for info in state.store.list(folder).files
         if is_number(info.name) and info.name not in pending
+    ]
+
+
+def _outcomes(state: TableState) -> list[str]:
+    """What became of instants that the timeline has no more: archived ones, and such as were withdrawn and rolled back.
+    A put of the withdrawn one may still land, so age decides."""
+    known = {entry.time for entry in state.timeline.entries}
+    return [
+        info.path
+        for info in state.store.list(state.timeline.folder).files
+        if is_number(instant := outcome_instant(info.name)) and instant not in known
     ]
