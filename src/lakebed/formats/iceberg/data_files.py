@@ -6,6 +6,7 @@ many entries stay in Arrow (see `codec/manifest.py`); only the files that a plan
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int32s, from_numpy, from_values, one_chunk
+from lakebed.kernel.arrays import Bools, Int32s, from_numpy, from_values, one_chunk, scalar_of
 from lakebed.kernel.keys.distinct import distinct
 
 DELETE_FILE_PATH = 2147483546
@@ -246,9 +247,10 @@ def distinct_partitions(partitions: pa.ChunkedArray | pa.Array) -> tuple[Int32s,
 
 
 def _bits(column: pa.Array) -> pa.Array:
-    """Floats as the integers of their bits, since 0.0 and -0.0 are two partitions."""
+    """Floats as the integers of their bits, since 0.0 and -0.0 are two partitions; those of all NaN are the same."""
     if not pa.types.is_floating(column.type):
         return column
+    column = pc.if_else(pc.is_nan(column), scalar_of(math.nan, column.type), column)
     return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
@@ -265,4 +267,7 @@ def in_places(entries: pa.Table, places: Collection[tuple[int, Partition]]) -> B
 def partition_key(partition: Partition) -> Partition:
     """A form of the tuple that is equal exactly where Iceberg's partitions are: NaN equals NaN, 0.0 differs from
     -0.0."""
-    return tuple(struct.pack("<d", value) if isinstance(value, float) else value for value in partition)
+    return tuple(
+        struct.pack("<d", value if value == value else math.nan) if isinstance(value, float) else value
+        for value in partition
+    )

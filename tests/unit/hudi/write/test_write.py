@@ -47,6 +47,20 @@ def base_files(table: Table) -> list[Path]:
     return [path for path in Path(table.location).rglob("*.parquet") if ".hoodie" not in path.parts]
 
 
+@pytest.mark.parametrize("operation", ["delete", "delete_partition"])
+def test_a_delete_needs_the_partition_columns_that_say_which_rows_are_meant(tmp_path: Path, operation: str) -> None:
+    table = orders(tmp_path)
+    table.write(batch(1, 2))
+    with pytest.raises(SchemaError, match="partition columns missing that say which rows are meant: dt"):
+        table.write(batch(1).select(["id"]), "delete", {OPERATION: operation})
+    assert held(table) == [(1, "x"), (2, "x")]
+    table.write(batch(1).select(["id", "dt"]), "delete", {OPERATION: operation})
+    assert held(table) == [(2, "x")]
+    named = {OPERATION: "delete_partition", "hoodie.datasource.write.partitions.to.delete": "a"}
+    table.write(batch(1).select(["id"]), "delete", named)
+    assert held(table) == []
+
+
 def test_inserts_add_rows_of_known_keys_unless_the_policy_says_otherwise(tmp_path: Path) -> None:
     table = orders(tmp_path)
     table.write(batch(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,17 @@ def test_a_write_to_a_branch_leaves_main_alone(table: IcebergTable) -> None:
     audit.write(rows((1, "a", 2)), "upsert")
     assert held(table) == [(1, "a", 1)]
     assert sorted(r["number"] for r in audit.read().read_all().to_pylist()) == [2]
+
+
+def test_an_overwrite_replaces_partitions_of_floats_that_are_equal_to_python(tmp_path: Path) -> None:
+    parts: list[float | None] = [None, -0.0, 0.0, None]
+    found = pa.table({"id": [0, 1, 2, 3], "part": parts})
+    table = lakebed.create(tmp_path / "t", "iceberg", found.schema, partition_by=["part"])
+    for turn in range(3):
+        parts[0] = -math.nan if turn % 2 else math.nan  # a NaN of other bits, as the processor makes them
+        table.write(pa.table({"id": [4 * turn + number for number in range(4)], "part": parts}), "overwrite")
+    assert sorted(table.read(["id"]).read_all()["id"].to_pylist()) == [8, 9, 10, 11]
+    assert table.metadata("partitions").read_all().num_rows == 4
 
 
 @pytest.mark.slow

@@ -6,20 +6,29 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakebed.errors import SchemaError
 from lakebed.formats.hudi.read.conform import conform_table
 from lakebed.kernel.rows.conform import check_conformable, conform
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSchema:
-    """The columns that a write gives to the table. `keys` may not be null."""
+    """The columns that a write gives to the table. `keys` may not be null, and rows must have the columns `named`."""
 
     columns: pa.Schema
     keys: tuple[str, ...]
     location: str
+    named: tuple[str, ...] = ()
 
     def conformed(self, data: pa.Table, *, only_keys: bool = False, changes: bool = False) -> pa.Table:
         """Rows in the table's columns. Columns that are not given are null; of deletes only the key is needed."""
+        missing = [name for name in self.named if name.partition(".")[0] not in data.schema.names]
+        if missing:
+            raise SchemaError(
+                f"partition columns missing that say which rows are meant: {', '.join(missing)}",
+                table=self.location,
+                todo="Give them beside the keys, or use a global index (hoodie.index.type=GLOBAL_SIMPLE)",
+            )
         loose = only_keys or changes
         wanted = pa.schema(
             [field.with_nullable(field.name not in self.keys and (loose or field.nullable)) for field in self.columns]

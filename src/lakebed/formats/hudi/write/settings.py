@@ -320,6 +320,13 @@ class WriteSettings:
         return self.combines or self.looks_up
 
     @property
+    def deletes_by_partition(self) -> bool:
+        """Whether rows say what is deleted, and nothing but they says of which partition."""
+        if self.operation is Operation.DELETE:
+            return not self.index.everywhere
+        return self.operation is Operation.DELETE_PARTITION and not self.partitions
+
+    @property
     def looks_up(self) -> bool:
         """Whether the index says where keys are."""
         return self.operation.tags or (self.operation is Operation.INSERT and self.duplicates != "none")

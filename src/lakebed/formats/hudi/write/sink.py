@@ -133,11 +133,17 @@ class HudiSink:
         """What tasks need. It is the same for any number of tasks."""
         record_keys = self.context.config.record_keys
         keys = record_keys if len(record_keys) == 1 else ()  # of several, some may be null
+        by_partition = record_keys and self.settings.deletes_by_partition
         target = TaskTarget(
             self._staging,
             self.context.store.location,
             self.context.config,
-            WriteSchema(self.schema, keys, self.context.store.location),
+            WriteSchema(
+                self.schema,
+                keys,
+                self.context.store.location,
+                self._keys.partition_fields if by_partition else (),
+            ),
             self.settings.operation,
             self.settings.by_key,
             self._keys,

@@ -110,7 +110,7 @@ class Change:
 
 
 def in_partitions(partitions: Collection[tuple[int, Partition]] | None) -> Chooser:
-    """Chooses the entries of these (spec id, partition) pairs; all entries for None."""
+    """Chooses the entries of these (spec id, partition or `partition_key`) pairs; all entries for None."""
     if partitions is None:
         return lambda entries: from_numpy(np.ones(len(entries), bool))
     places = {(spec_id, partition_key(partition)) for spec_id, partition in partitions}

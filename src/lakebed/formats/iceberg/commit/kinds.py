@@ -40,9 +40,9 @@ class Append:
 class Overwrite:
     """Replaces all files, or those of some partitions, by new ones.
 
-    `partitions` has (spec id, partition) pairs, None for the whole table. `dynamic` records in the snapshot that the
-    partitions of the new files were replaced. Each attempt looks up anew what to remove, so files that others added
-    meanwhile go too, as with the reference engine.
+    `partitions` has (spec id, `partition_key`) pairs, None for the whole table. `dynamic` records in the snapshot that
+    the partitions of the new files were replaced. Each attempt looks up anew what to remove, so files that others
+    added meanwhile go too, as with the reference engine.
     """
 
     added: tuple[DataFile, ...]

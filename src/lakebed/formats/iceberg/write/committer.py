@@ -27,7 +27,7 @@ from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.commit.message import IcebergMessage, RowDeletes
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.commit.writers import IDENTIFIER, ORIGIN, USER, commit_of, is_committed, remembering
-from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask, partition_key
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.references import held_files
@@ -315,7 +315,8 @@ class _Producer:
         static = self.committer.options.static
         if static or any(not metadata.specs[file.spec_id].fields for file in self.added):
             return Overwrite(self.added, None, dynamic=not static)
-        return Overwrite(self.added, {(file.spec_id, file.partition) for file in self.added}, dynamic=True)
+        partitions = {(file.spec_id, partition_key(file.partition)) for file in self.added}
+        return Overwrite(self.added, partitions, dynamic=True)
 
     def _refuse_dropped_specs(self, metadata: TableMetadata) -> None:
         """CommitConflictError for files of a partition spec that the table no longer has."""
