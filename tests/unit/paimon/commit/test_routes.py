@@ -69,3 +69,26 @@ def test_rows_of_another_partition_than_those_that_moved_are_none(make: Make) ->
     moved(lakebed.open(table.location), where="dt = 'b'")
     writer.commit(1, messages)
     assert ("a", 1, "w", 0) in contents(table) and len(contents(table)) == 8
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+def test_a_new_partition_gets_the_number_of_buckets_of_the_newest_definition(make: Make, first: str) -> None:
+    """Two writers begin it, one by the older and one by the newer definition, with which others have written since. Of
+    their snapshots neither names the older schema."""
+    table = make(primary_key=("dt", "id"), **FIXED)
+    table.write(rows(("a", 1, "v", 0)))
+    older = table.writer("older")
+    older.write(rows(*[("b", number, "v", 0) for number in range(8)]))
+    messages = older.prepare_commit()
+    other = lakebed.open(table.location)
+    moved(other)
+    newer = lakebed.open(table.location).writer("newer")
+    newer.write(rows(*[("b", number, "w", 0) for number in range(8)]))
+    theirs = newer.prepare_commit()
+    if first == "newer":
+        newer.commit(1, theirs)
+    with pytest.raises(CommitConflictError, match="has 3 buckets now, but this commit was written for 2"):
+        older.commit(1, messages)
+    if first == "older":
+        newer.commit(1, theirs)
+    assert sorted(contents(other)) == [("a", 1, "v", 0), *(("b", number, "w", 0) for number in range(8))]

@@ -14,10 +14,12 @@ from lakebed.formats.paimon.codec.manifest import ADD, DELETE, HASH_INDEX, Manif
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.conflicts import (
+    buckets_of_others,
     check_age,
     check_conflicts,
     check_known,
     check_meanwhile,
+    check_new_partitions,
     check_routes,
     check_vectors,
 )
@@ -76,7 +78,8 @@ class Attempt:
         ours, replaced = new.changes.entries, new.replaced
         check_meanwhile(self._history, new, latest)
         unseen = not check_routes(self._history, new, self._schema, latest)
-        checked = new.kind is not CommitKind.APPEND or new.check_appends or unseen
+        now = buckets_of_others(self._history, new, self._schema, latest)
+        checked = new.kind is not CommitKind.APPEND or new.check_appends or unseen or now is not None
         if latest is None or new.merges_manifests or not (checked or replaced):
             return ours
         touched = {entry.partition for entry in ours}
@@ -91,6 +94,8 @@ class Attempt:
             check_age(dropped, replaced, self._store.location)
             return (*dropped, *ours)
         check_conflicts(live, ours, new.kind, self._schema, self._store.location)
+        if now is not None:
+            check_new_partitions(live, ours, now, self._store.location)
         check_known(live, new.changes.known, self._store.location)
         if self._options[opt.DELETION_VECTORS] and new.kind is CommitKind.COMPACT:
             indexes = index_files(self._store, latest)

@@ -102,6 +102,30 @@ def check_routes(history: History, new: NewSnapshot, schema: TableSchema, latest
     return True
 
 
+def buckets_of_others(history: History, new: NewSnapshot, schema: TableSchema, latest: Snapshot | None) -> int | None:
+    """How many buckets the table has by the definition that others have written with meanwhile, where an append's rows
+    got theirs by an older one with another number."""
+    if new.routed_on is None or latest is None or latest.schema_id <= schema.id:
+        return None
+    buckets: int = opt.table_options(history.schema(latest.schema_id).options)[opt.BUCKET]
+    others = buckets > 0 and any(entry.total_buckets not in (buckets, 0) for entry in new.changes.entries)
+    return buckets if others else None
+
+
+def check_new_partitions(
+    live: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], buckets: int, table: str
+) -> None:
+    """Raise CommitConflictError where an append would begin a partition with another number of buckets than the table
+    has now. Its snapshot has the newer schema, so that those who route rows by that one would not look at it."""
+    begun = {entry.partition for entry in live}
+    for entry in ours:
+        if entry.total_buckets > 0 and entry.total_buckets != buckets and entry.partition not in begun:
+            raise _conflict(
+                f"a new partition has {buckets} buckets now, but this commit was written for {entry.total_buckets}",
+                table,
+            )
+
+
 def check_vectors(indexes: Sequence[IndexManifestEntry], changes: Changes, table: str) -> None:
     """Raise CommitConflictError when a bucket whose files are replaced has deletion vectors that the replacement was
     not made from."""
