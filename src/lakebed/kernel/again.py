@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from lakebed.errors import DataCleanedError, LakebedError, RetryableError
 
@@ -37,18 +37,23 @@ def looks_again(act: Callable[P, T]) -> Callable[P, T]:
                 if look < LOOKS - 1 and str(error) != before:
                     before = str(error)
                     continue
-                if isinstance(error, LakebedError):
-                    raise
-                raise RetryableError(
-                    "a file of the table is gone",
-                    file=str(error.filename or ""),
-                    why=str(error),
-                    todo="Another process removed it while the table was read, or it is lost. Try again. If it stays "
-                    "missing, restore the file from a copy",
-                ) from error
+                raise_missing(error)
         raise AssertionError("unreachable")
 
     return looking
+
+
+def raise_missing(error: FileNotFoundError | LakebedError) -> NoReturn:
+    """Raise the error of a file that stays missing; as a RetryableError where it is none of lakebed's."""
+    if isinstance(error, LakebedError):
+        raise error
+    raise RetryableError(
+        "a file of the table is gone",
+        file=str(error.filename or ""),
+        why=str(error),
+        todo="Another process removed it while the table was read, or it is lost. Try again. If it stays missing, "
+        "restore the file from a copy",
+    ) from error
 
 
 def is_gone(error: BaseException) -> bool:

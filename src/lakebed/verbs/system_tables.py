@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError, nearest_of
+from lakebed.errors import DataCleanedError, LakebedError, UsageError, first_line, nearest_of
+from lakebed.kernel.again import LOOKS, is_gone, raise_missing
 
 _ROWS = 4096
 """Rows of a batch that is made of values."""
@@ -22,7 +23,8 @@ _ROWS = 4096
 @dataclass(frozen=True, slots=True)
 class SystemTable:
     """A system table, ready to be read: `batches` gives its rows, each batch of exactly `schema`. It may be called more
-    than once, and reads the table's metadata as it was when this was made."""
+    than once, and reads the table's metadata as it was when this was made, or (`lasting`) where its files are gone as
+    it is by then."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
@@ -43,6 +45,51 @@ def of_rows(schema: pa.Schema, rows: Callable[[], Iterable[Sequence[Any]]]) -> S
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return SystemTable(schema, batches)
+
+
+def lasting(make: Callable[[], SystemTable], table: str) -> SystemTable:
+    """The system table that `make` gives. It is made anew where a file goes before its first rows are read, as other
+    processes expire, clean and merge metadata.
+
+    Reading it raises DataCleanedError where a file goes later, or where the new one has another schema. A file that the
+    new one misses too is lost, and the error is that of the file.
+    """
+    first = make()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        now, before = first, ""
+        for look in range(LOOKS):
+            begun = False
+            try:
+                for batch in now.batches():
+                    yield batch
+                    begun = True
+                return
+            except (FileNotFoundError, LakebedError) as error:
+                if not is_gone(error):
+                    raise
+                if str(error) == before or look == LOOKS - 1 or (begun and not _is_whole(make)):
+                    raise_missing(error)
+                before, now = str(error), make()
+                if begun or now.schema != first.schema:
+                    raise DataCleanedError(
+                        "the table's metadata changed while it was read",
+                        table=table,
+                        why=f"another process expires or merges it: {first_line(error)}",
+                        todo="Read it again",
+                    ) from error
+
+    return SystemTable(first.schema, batches)
+
+
+def _is_whole(make: Callable[[], SystemTable]) -> bool:
+    """Whether a system table can be read, made anew."""
+    try:
+        for _ in make().batches():
+            pass
+    except (FileNotFoundError, LakebedError):
+        return False
+    return True
 
 
 def named(name: object, known: Mapping[str, Callable[[], SystemTable]], table: str) -> SystemTable:

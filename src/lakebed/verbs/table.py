@@ -36,7 +36,7 @@ from lakebed.model.upkeep import (
 )
 from lakebed.verbs.arguments import Position, Span
 from lakebed.verbs.rows import Rows
-from lakebed.verbs.system_tables import SystemTable, named
+from lakebed.verbs.system_tables import SystemTable, lasting, named
 from lakebed.verbs.write import Mode, Sink
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Table(Rows):
 
     def system_table(self, name: str) -> SystemTable:
         """The metadata table that `metadata` reads: its schema, and its rows when they are asked for."""
-        return named(name, self._system_tables(), self.location)
+        return lasting(lambda: named(name, self._system_tables(), self.location), self.location)
 
     def _system_tables(self) -> Mapping[str, Callable[[], SystemTable]]:
         raise self._lacks("metadata tables")
