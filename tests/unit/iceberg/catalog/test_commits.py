@@ -11,6 +11,8 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, NotInHistoryError, TableExistsError, TableNotFoundError
+from lakebed.formats.iceberg.catalog import file_io
+from lakebed.formats.iceberg.catalog import table as table_module
 from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
 from tests.tables.iceberg import commits
@@ -143,3 +145,46 @@ def test_conflicts_run_out(rest: RestCatalog) -> None:
     rest.failures = [Failure(409)] * 2
     commits.append(table.operations, [data_file(table, [1])])
     assert ids(table) == [1]
+
+
+@pytest.mark.parametrize(
+    ("catalog", "what"),
+    [("sql", "read"), ("hive", "read"), ("sql", "commit"), ("hive", "commit"), ("sql", "swap")],
+    indirect=["catalog"],
+)
+def test_a_metadata_file_is_cleaned_up_while_the_catalog_reads_it(
+    catalog: dict[str, str], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of such a catalog reads the file that the catalog names. Others commit meanwhile and remove it."""
+    cleans = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    table = create(f"cat:db.t{secrets.token_hex(4)}", 2, **catalog, **cleans)
+    others: Any = [lakebed.open(table.operations.name, catalog) for _ in range(2)]
+    file = data_file(table, [9])
+    read, waiting, publish = file_io._Input.open, [3, 2], table_module.publishing
+
+    def late(given: file_io._Input, seekable: bool = True) -> Any:
+        if given._opened is table.operations._opened and waiting:  # type: ignore[attr-defined]
+            number = len(waiting)
+            for value in range(waiting.pop()):
+                commits.append(others[0].operations, [data_file(others[0], [10 * number + value])])
+        return read(given, seekable)
+
+    def publishing(*given: Any) -> Any:
+        monkeypatch.setattr(table_module, "publishing", publish)
+        begin()
+        return publish(*given)
+
+    def begin() -> None:
+        commits.append(others[1].operations, [data_file(others[1], [1])])  # so that it is no file that was read before
+        monkeypatch.setattr(file_io._Input, "open", late)
+
+    if what == "swap":
+        monkeypatch.setattr(table_module, "publishing", publishing)
+    else:
+        begin()
+    if what == "commit":
+        commits.append(table.operations, [file])
+    elif what == "swap":
+        table.alter(lakebed.set_option("mine", "yes"))
+        assert table.table_metadata.properties["mine"] == "yes"
+    assert ids(table) == sorted([1, 10, 11, 12, 20, 21, *([9] if what == "commit" else [])]) and not waiting

@@ -52,6 +52,7 @@ from lakebed.formats.iceberg.codec.schema import with_all_types
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import KEYS_END, PREFIX, credentials_from, is_secret
 from lakebed.kernel.files.places import named_places
@@ -249,7 +250,9 @@ class CatalogTable:
             publishing(catalog, lambda current: self._stage(base, current, updates, staged)).commit_table(entry, (), ())
         except LakebedError:
             raise
-        except Exception as error:  # noqa: BLE001  # each catalog's client has errors of its own; all raised below
+        except Exception as error:  # each catalog's client has errors of its own; all raised below
+            if not staged and isinstance(error, FileNotFoundError):  # others committed, and cleaned it up
+                raise LostRaceError(first_line(error)) from error
             if not self._landed_after_all(error, staged):
                 self._discard(staged)
                 self._refused(error)
@@ -323,7 +326,10 @@ class CatalogTable:
         self._last = loaded if is_unique(location) and len(data) <= KEPT else None
         return loaded
 
+    @looks_again
     def _entry(self) -> CatalogEntry:
+        """What the catalog answers about the table. A catalog's client may read the metadata file itself, which others
+        may replace and clean up meanwhile: then it is asked again."""
         catalog = self.catalog
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
             try:
