@@ -17,6 +17,7 @@ import pytest
 from lakebed.errors import LakebedError, PredicateError
 from lakebed.kernel.predicates.where import parse_where
 from tests.fuzz.bounds import bound_of
+from tests.fuzz.replay import hangs
 from tests.fuzz.targets import TARGETS, chosen
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -71,3 +72,12 @@ def test_a_condition_without_end_does_not_overflow_the_stack() -> None:
         with pytest.raises(PredicateError, match="more than 10000 operators"):
             parse_where(condition * 10_001 + "id = 1", schema)
     assert parse_where(f"id in ({', '.join(map(str, range(-1500, 1500)))})", schema) is not None
+
+
+def test_an_input_that_ends_does_not_hang(tmp_path: Path) -> None:
+    """The fuzzer goes by the clock on the wall, so what it calls a hang is tried again by processor time."""
+    given = tmp_path / "input"
+    given.write_bytes(next(iter(TARGETS["kernel-avro"].seeds())))
+    assert not hangs("kernel-avro", given)
+    with pytest.raises(SystemExit, match="kernel-none cannot be run"):
+        hangs("kernel-none", given)
