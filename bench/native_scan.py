@@ -1,16 +1,17 @@
 """Queries on Spark over one Iceberg table: native scans, lakebed's Arrow path, Spark's Parquet reader alone on the same
 files, and Iceberg's own source, in one run on one machine.
 
-    ./run bench native-scan [--rows 8000000] [--repeats 5] [--deleted 5 | --updated 5]
+    ./run bench native-scan [--rows 8000000] [--repeats 5] [--deleted 5 | --updated 5 | --merged 5]
 
 Eight files of 12 columns, without deletes, or with so many of 100 rows deleted by deletion vectors. With `--updated` it
-is a Hudi merge-on-read table of about eight file groups, so many of 100 rows of which are newer in logs; there
-is no source of another engine beside it, and plain Parquet gives the old rows. Each query begins
-with the read's plan: a count of all rows, the sum of one column, that sum with a filter, and all columns into a sink
-that drops them. lakebed's two ways and plain Parquet, which gives the deleted rows too, take turns in one session.
+is a Hudi merge-on-read table of about eight file groups, so many of 100 rows of which are newer in logs, and with
+`--merged` a Paimon table of eight buckets with a primary key, so many of 100 rows of which are newer in a second file
+of each bucket; there is no source of another engine beside them, and plain Parquet gives the old rows too. Each query
+begins with the read's plan: a count of all rows, the sum of one column, that sum with a filter, and all columns into a
+sink that drops them. lakebed's two ways and plain Parquet, which gives the deleted rows too, take turns in one session.
 Iceberg's own source runs after them, in the interpreter that LAKEBED_ICEBERG_JVM_PYTHON names with the jars in
 LAKEBED_ICEBERG_JARS; without them it is left out. The result goes to results/native_scan.json, beside
-those of other shares of deleted and updated rows.
+those of other shares of deleted, updated and merged rows.
 """
 
 import argparse
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--deleted", type=int, default=0)
     parser.add_argument("--updated", type=int, default=0)
+    parser.add_argument("--merged", type=int, default=0)
     parser.add_argument("--table", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.table:
@@ -52,11 +54,13 @@ def main() -> None:
         table = str(Path(folder, "table"))
         if given.updated:
             make_merge_on_read(table, given.rows, given.updated)
+        elif given.merged:
+            make_keyed(table, given.rows, given.merged)
         else:
             make(table, given.rows, given.deleted)
         figures = with_lakebed(table, given.repeats)
         outside = os.environ.get("LAKEBED_ICEBERG_JVM_PYTHON")
-        if outside and not given.updated:
+        if outside and not given.updated and not given.merged:
             command = [outside, __file__, "--table", table, "--repeats", str(given.repeats)]
             environment = {**os.environ, "PYSPARK_PYTHON": outside}
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -70,7 +74,8 @@ def main() -> None:
             print(f"{query:18} {engine:8} {min(seconds):6.2f} s, {min(seconds) / plain:5.2f} of plain Parquet")
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
     kept = json.loads(RESULT.read_text())["figures"] if RESULT.exists() else {}
-    kept[f"{given.updated} % updated" if given.updated else f"{given.deleted} % deleted"] = summary(figures)
+    kind = "updated" if given.updated else "merged" if given.merged else "deleted"
+    kept[f"{getattr(given, kind)} % {kind}"] = summary(figures)
     result = {"machine": machine, "rows": given.rows, "figures": kept}
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -109,13 +114,9 @@ def rows_of(ids: Any, random: Any) -> Any:
 
 def make_merge_on_read(table: str, rows: int, percent: int) -> None:
     """The Hudi table: one insert, and an upsert of newer versions of some percent of the rows."""
-    import numpy as np
-    import pyarrow as pa
-
     import lakebed
 
-    random = np.random.default_rng(7)
-    first = rows_of(np.arange(rows), random).append_column("version", pa.repeat(1, rows))
+    first, newer = versions(rows, percent)
     options = {
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
         "hoodie.datasource.write.recordkey.field": "id",
@@ -123,9 +124,29 @@ def make_merge_on_read(table: str, rows: int, percent: int) -> None:
     }
     opened = lakebed.create(table, "hudi", first.schema, options=options)
     opened.write(first, options={"hoodie.parquet.max.file.size": str(rows * 50 // FILES)})
-    again = random.choice(rows, rows * percent // 100, replace=False)
-    newer = rows_of(again, random).append_column("version", pa.repeat(2, len(again)))
     opened.write(newer, mode="upsert")
+
+
+def make_keyed(table: str, rows: int, percent: int) -> None:
+    """The Paimon table: one write, and newer versions of some percent of the rows."""
+    import lakebed
+
+    first, newer = versions(rows, percent)
+    options = {"bucket": str(FILES), "write-only": "true"}
+    opened = lakebed.create(table, "paimon", first.schema, primary_key=["id"], options=options)
+    opened.write(first)
+    opened.write(newer)
+
+
+def versions(rows: int, percent: int) -> tuple[Any, Any]:
+    """Rows, and newer versions of some percent of them."""
+    import numpy as np
+    import pyarrow as pa
+
+    random = np.random.default_rng(7)
+    first = rows_of(np.arange(rows), random).append_column("version", pa.repeat(1, rows))
+    again = random.choice(rows, rows * percent // 100, replace=False)
+    return first, rows_of(again, random).append_column("version", pa.repeat(2, len(again)))
 
 
 def make(table: str, rows: int, percent: int) -> None:

@@ -14,7 +14,7 @@ from tests.spark.tables import as_bag
 
 REFUSED = {"bootstrap_h015"}
 """Tables that lakebed refuses to read."""
-FILES = {"hudi": 99, "paimon": 62, "iceberg": 325}
+FILES = {"hudi": 99, "paimon": 110, "iceberg": 325}
 """How many files of the golden tables Spark reads itself."""
 
 

@@ -21,7 +21,7 @@ from tests.spark.tables import as_bag
 FILES = {
     ("hudi", "cow_v9"): (3, 0), ("hudi", "mor_v9"): (2, 3), ("hudi", "evo_rename_h015"): (2, 0),
     ("hudi", "droppart_v9"): (3, 0), ("hudi", "timestamps_h015"): (0, 1), ("hudi", "evo_v9"): (3, 3),
-    ("paimon", "append_dv"): (2, 0), ("paimon", "pk_fixed"): (4, 4), ("paimon", "evolve"): (1, 0),
+    ("paimon", "append_dv"): (2, 0), ("paimon", "pk_fixed"): (12, 0), ("paimon", "evolve"): (1, 0),
     ("paimon", "pk_dv64"): (3, 0),
     ("iceberg", "added_files"): (1, 2), ("iceberg", "codecs"): (4, 1), ("iceberg", "column_defaults_v3"): (5, 0),
     ("iceberg", "dv_v3"): (6, 0), ("iceberg", "eq_deletes_part"): (2, 1), ("iceberg", "types_nested"): (1, 0),
@@ -379,3 +379,106 @@ def test_logs_that_only_their_format_merges(
         assert native == arrow == as_bag(table.read())
     assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(0, 1)] * 3
     assert len(as_bag(late.read(where="version = 5"))) == 5000
+
+
+KEYED = pa.schema(
+    [
+        ("dt", pa.string()), ("k", pa.string()), ("n", pa.decimal128(12, 2)), ("seq", pa.int32()),
+        ("v", pa.struct([("a", pa.int64())])),
+    ]
+)  # fmt: skip
+
+
+def keyed(folder: Path, options: Mapping[str, str] = {}) -> lakebed.Table:
+    """A Paimon table of one bucket per partition, whose files stay as they are written."""
+    options = {"bucket": "1", "write-only": "true", "file.format": "parquet", **options}
+    return lakebed.create(folder, "paimon", KEYED, primary_key=["dt", "n", "k"], partition_by=["dt"], options=options)
+
+
+def entries(ids: range, seq: int | None, note: int) -> pa.Table:
+    rows = [
+        {"dt": "d", "k": f"k{id % 7}", "n": f"{id}.50", "seq": seq, "v": None if id % 5 == 0 else {"a": note}}
+        for id in ids
+    ]
+    columns = {name: pa.array([row[name] for row in rows], KEYED.field(name).type) for name in ("dt", "k", "seq", "v")}
+    numbers = pa.array([row["n"] for row in rows]).cast(pa.decimal128(12, 2))
+    return pa.table([numbers if name == "n" else columns[name] for name in KEYED.names], schema=KEYED)
+
+
+WHERES: tuple[Mapping[str, Any], ...] = (
+    {}, {"where": "seq < 6"}, {"where": "k >= 'k3' and k < 'k6'"},
+    {"columns": ["v"], "where": "seq is null or seq > 6"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"sequence.field": "seq"}, {"sequence.field": "seq", "sequence.field.sort-order": "descending"}],
+    ids=["arrival", "sequence field", "descending"],
+)
+def test_files_whose_keys_overlap(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice], options: dict[str, str]
+) -> None:
+    """The newest version of a key may lie in any file, and may be a delete."""
+    table = keyed(tmp_path / "t", options)
+    table.write(entries(range(2000), 5, 1))
+    table.write(entries(range(900, 1100), 7, 2))
+    table.write(entries(range(1000, 1010), None, 3))
+    table.write(entries(range(1050, 1060), 6, 4).append_column("_row_kind", pa.array(["-D"] * 10)))
+    table.write(entries(range(1990, 2010), 5, 5))
+    for what in WHERES:
+        arrow, native, frame = both(spark, tmp_path / "t", **what)
+        assert native == arrow == as_bag(table.read(**what)), what
+        assert ("FileScan parquet" in scans(frame)) == ("MapInArrow" not in scans(frame)) == ("columns" not in what)
+    frame = lakebed.spark.read(spark, table.location)
+    assert frame.count() == len(as_bag(table.read()))
+    # A filter on the version of a key that lost must not show it.
+    assert frame.where("seq = 5 and v.a = 1").count() == len(as_bag(table.read(where="seq = 5 and v.a = 1")))
+    # Where columns are named, Python merges them alone.
+    assert [len(choice.paths) > 0 for choice in choices] == [*("columns" not in what for what in WHERES), True]
+    assert [len(choice.rest.splits) for choice in choices] == [*("columns" in what for what in WHERES), 0]
+
+
+def test_files_of_other_formats_among_merged_ones(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]
+) -> None:
+    """Avro files beside Parquet files: their merged rows come from Python, unless a row of them loses to Parquet's."""
+    table = keyed(tmp_path / "t", {"sequence.field": "seq"})
+    table.write(entries(range(5000), 5, 1))
+    table.write(entries(range(1000, 1040), 7, 2), options={"file.format": "avro"})
+    table.write(entries(range(1020, 1060), 6, 3), options={"file.format": "avro"})
+    arrow, native, frame = both(spark, tmp_path / "t")
+    assert native == arrow == as_bag(table.read())
+    assert frame.where("seq = 5").count() == 4940
+    table.write(entries(range(3000, 3001), 4, 4), options={"file.format": "avro"})
+    arrow, native, frame = both(spark, tmp_path / "t")
+    assert native == arrow == as_bag(table.read())
+    assert frame.where("seq = 5").count() == 4940
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(1, 1), (0, 1)]
+
+
+def test_merges_that_only_their_format_does(
+    spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows made of several; more bytes or rows than are searched; a column that was of another type; more ways of
+    storing files than are scanned."""
+    for name, options in {
+        "aggregation": {"merge-engine": "aggregation", "fields.seq.aggregate-function": "sum"},
+        "partial": {"merge-engine": "partial-update"},
+        "bytes": {}, "rows": {}, "type": {}, "scans": {},
+    }.items():  # fmt: skip
+        table = keyed(tmp_path / name, options)
+        table.write(entries(range(100), 5, 1))
+        if name == "type":
+            table.alter(lakebed.widen("seq", "STRING"))
+        if name == "scans":
+            table.alter(lakebed.add_column("new", "int32"))
+        newer = entries(range(50, 150), None, 2)
+        table.write(newer.set_column(3, "seq", newer["seq"].cast(pa.string())) if name == "type" else newer)
+        with monkeypatch.context() as patched:
+            patched.setattr(native_scan, "_MOST_SEARCHED", 1000 if name == "bytes" else 512 << 20)
+            patched.setattr(native_scan, "_MOST_SEARCHED_ROWS", 150 if name == "rows" else 32 << 20)
+            patched.setattr(native_scan, "_MOST_SCANS", 1 if name == "scans" else 32)
+            arrow, native, _ = both(spark, tmp_path / name)
+        assert native == arrow == as_bag(table.read())
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(0, 1)] * 6

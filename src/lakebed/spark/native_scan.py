@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from lakebed.spark.deleted_rows import MOST_BYTES, PLACES, DeletedRows, can_be_t
 from lakebed.spark.expressions import constant, quoted, row_filter
 from lakebed.spark.types import spark_schema, wire_schema
 from lakebed.verbs.many_splits import ManySplits, StreamedSplits
-from lakebed.verbs.plain_files import NotPlainError, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import NotPlainError, Piece, PlainColumn, PlainFile, PlainReads, Search
 from lakebed.verbs.read import ReadPlan
 
 _MOST_SCANS = 32
@@ -43,8 +44,9 @@ _DELETES_BYTES = MOST_BYTES
 to every executor."""
 _MOST_STATED = 4 << 20
 """Deletes of a file that are more than these are not read on the driver."""
-_MOST_SEARCHED = 512 << 20
-"""Data files of more bytes than these in a plan are not searched on the driver for the rows that others replace."""
+_MOST_SEARCHED, _MOST_SEARCHED_ROWS = 512 << 20, 32 << 20
+"""Data files of more bytes and rows than these in a plan are not searched on the driver for the rows that others
+replace."""
 _READING = {
     # What a session can set, and what would change rows: a reader's own options win.
     "ignoreCorruptFiles": "false",
@@ -61,7 +63,8 @@ _NO_JOB = str(1 << 30)
 _UNLIKE = re.compile(r"[{}\[\]*?\\\x00-\x1f\x7f\ud800-\udfff]|//")
 """Characters of a path that Hadoop takes for a pattern or spells otherwise."""
 _settings = threading.Lock()
-_NOT_PLAIN: Int64s = np.zeros(0, np.int64)
+_NONE: Int64s = np.zeros(0, np.int64)
+_UNREADABLE = (NotPlainError, LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,6 @@ class NativeFiles:
     stored: pa.Schema
     columns: tuple[PlainColumn, ...]
     paths: tuple[str, ...]
-    size: int
     deleted: tuple[DeletedRows, ...] = ()
 
 
@@ -107,43 +109,34 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
     if plain.predicate is not None and keeps is None:
         return nothing
     pieces = [*plain.pieces(plan.splits)]
-    candidates = [piece.file for piece in pieces if piece.file is not None and _path(piece.file) is not None]
-    footers = dict(zip(map(id, candidates), _footers(candidates), strict=True))
-    readable: dict[int, tuple[PlainFile, StoredFile, pa.Schema, tuple[PlainColumn, ...]]] = {}
-    seen: set[str] = set()
-    for number, piece in enumerate(pieces):
-        footer = footers.get(id(piece.file))
-        if piece.file is None or footer is None:
-            continue
-        columns, path = plain.columns(piece.file, footer), _path(piece.file)
-        layout = None if columns is None else _layout(footer, columns, plain.schema, int96)
-        if layout is None or columns is None or path is None or path in seen:
-            continue
-        seen.add(path)
-        readable[number] = (piece.file, footer, layout, columns)
-    groups: dict[object, list[int]] = {}
-    layouts: dict[object, tuple[pa.Schema, tuple[PlainColumn, ...]]] = {}
-    deleting = _Deleting.of(file for file, *_ in readable.values())
-    for number, (file, footer, layout, columns) in readable.items():
-        if not deleting.reads(number, file, footer.rows, (*layout.names, *plain.schema.names)):
-            continue
-        key = (number in deleting.of_piece, tuple(map(str, layout)), *map(_key, columns))
-        groups.setdefault(key, []).append(number)
-        layouts.setdefault(key, (layout, columns))
-    sizes = {key: sum(_bytes(pieces[number].splits) for number in numbers) for key, numbers in groups.items()}
-    chosen = sorted(groups, key=lambda key: -sizes[key])[:_MOST_SCANS]
-    native = {number for key in chosen for number in groups[key]}
+    readable = _readable(pieces, plain, int96)
+    deleting = _Deleting.of([(pieces[number].search, files) for number, files in readable.items()])
+    groups: dict[object, list[tuple[int, _File, DeletedRows | None]]] = {}
+    sizes: Counter[object] = Counter()
+    for number, files in readable.items():
+        for file, deleted in zip(
+            files, deleting.of_files(pieces[number].search, files, plain.schema.names), strict=False
+        ):
+            key = (deleted is not None, tuple(map(str, file.layout)), *map(_key, file.columns))
+            groups.setdefault(key, []).append((number, file, deleted))
+            sizes[key] += _bytes(pieces[number].splits) // len(files)
+    chosen = sorted(groups, key=lambda key: -sizes[key])
+    # The files of a piece are read together or not at all.
+    native = {number for members in groups.values() for number, *_ in members}
+    native -= {number for key in chosen[_MOST_SCANS:] for number, *_ in groups[key]}
     rest = [
         split for number, piece in enumerate(pieces) for split in (piece.overlay if number in native else piece.splits)
     ]
+    members = [[member for member in groups[key] if member[0] in native] for key in chosen[:_MOST_SCANS]]
     scans = tuple(
         NativeFiles(
-            *layouts[key],
-            tuple(_path(pieces[number].file) or "" for number in groups[key]),
-            sizes[key],
-            tuple(deleting.of_piece[number] for number in groups[key] if number in deleting.of_piece),
+            files[0][1].layout,
+            files[0][1].columns,
+            tuple(file.path for _, file, _ in files),
+            tuple(deleted for *_, deleted in files if deleted is not None),
         )
-        for key in chosen
+        for files in members
+        if files
     )
     return Choice(plain.schema, keeps, scans, replace(plan, splits=tuple(rest)) if scans else plan)
 
@@ -189,62 +182,105 @@ def _path(file: PlainFile | None) -> str | None:
     return local
 
 
-class _Deleting:
-    """The deleted rows of the files of a plan by the number of their piece, in bounded memory."""
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file whose columns Spark reads alike, of so many `rows`."""
 
-    def __init__(self, found: dict[int, Int64s | None]) -> None:
-        self.of_piece: dict[int, DeletedRows] = {}
+    file: PlainFile
+    path: str
+    rows: int
+    layout: pa.Schema
+    columns: tuple[PlainColumn, ...]
+
+
+def _readable(pieces: Sequence[Piece[Any]], plain: PlainReads[Any], int96: bool) -> dict[int, tuple[_File, ...]]:
+    """The files of the pieces, by their number, of which Spark reads every file alike. No file is in two of them."""
+    candidates = [file for piece in pieces if None not in map(_path, piece.files) for file in piece.files]
+    footers = dict(zip(map(id, candidates), _footers(candidates), strict=True))
+    readable: dict[int, tuple[_File, ...]] = {}
+    seen: set[str] = set()
+    for number, piece in enumerate(pieces):
+        files: list[_File] = []
+        for file in piece.files:
+            footer, path = footers.get(id(file)), _path(file)
+            columns = None if footer is None else plain.columns(file, footer)
+            layout = None if columns is None or footer is None else _layout(footer, columns, plain.schema, int96)
+            if layout is None or columns is None or footer is None or path is None:
+                break
+            files.append(_File(file, path, footer.rows, layout, columns))
+        paths = {file.path for file in files}
+        if files and len(files) == len(paths) == len(piece.files) and paths.isdisjoint(seen):
+            seen |= paths
+            readable[number] = tuple(files)
+    return readable
+
+
+class _Deleting:
+    """The deleted rows of the files of a plan, in bounded memory."""
+
+    def __init__(self, found: dict[int, Sequence[Int64s] | None]) -> None:
         self._found = found
         self._keys: set[int] = set()
         self._left = _DELETES_BYTES
 
     @classmethod
-    def of(cls, files: Iterable[PlainFile]) -> Self:
-        """Search the first files whose deleted rows must be searched, several at once: most of it is Arrow's work."""
-        searched, left = [], _MOST_SEARCHED
-        for file in files:
-            if file.deletes is not None and 0 < file.deletes.searched <= left:
-                left -= file.deletes.searched
-                searched.append(file)
-        if not searched:
+    def of(cls, pieces: Iterable[tuple[Search | None, Sequence[_File]]]) -> Self:
+        """Search the first pieces whose deleted rows must be searched, several at once: most of it is Arrow's work."""
+        searches, left, rows_left = [], _MOST_SEARCHED, _MOST_SEARCHED_ROWS
+        for search, files in pieces:
+            rows = sum(file.rows for file in files)
+            if search is not None and search.size <= left and rows <= rows_left:
+                left -= search.size
+                rows_left -= rows
+                searches.append(search)
+        if not searches:
             return cls({})
-        with ThreadPoolExecutor(min(len(searched), os.cpu_count() or 1), "lakebed-search") as pool:
-            found = zip(searched, pool.map(_positions, searched), strict=True)
-            return cls({id(file): positions for file, positions in found if positions is not _NOT_PLAIN})
+        with ThreadPoolExecutor(min(len(searches), os.cpu_count() or 1), "lakebed-search") as pool:
+            return cls(dict(zip(map(id, searches), pool.map(_searched, searches), strict=True)))
 
-    def reads(self, number: int, file: PlainFile, rows: int, columns: Sequence[str]) -> bool:
-        """Read the deletes of a file of so many rows, if it has some. False where they are too many, or where Spark
-        cannot tell the file's rows from others; also where they cannot be read: reading the file through Arrow raises
-        the right error.
+    def of_files(
+        self, search: Search | None, files: Sequence[_File], names: Sequence[str]
+    ) -> Sequence[DeletedRows | None]:
+        """The deleted rows of each file of a piece with columns of these names, None for a file without any. Nothing
+        where they are too many, where Spark cannot tell a file's rows from others, or where they cannot be read:
+        reading the files as the format does raises the right error.
         """
-        if file.deletes is None:
-            return True
-        name = file.path.rpartition("/")[2]
-        if key_of(name) in self._keys or file.deletes.stated > _MOST_STATED or not can_be_told(name, columns):
-            return False
-        if file.deletes.searched and id(file) not in self._found:
-            return False
-        positions = self._found[id(file)] if file.deletes.searched else _positions(file)
-        if positions is _NOT_PLAIN:
-            return False
-        positions = None if positions is None else positions[positions < rows]
-        if positions is None or len(positions) == 0:
-            return True
-        deleted = DeletedRows(key_of(name), rows, positions)
-        if deleted.size > self._left:
-            return False
-        self._left -= deleted.size
-        self._keys.add(deleted.key)
-        self.of_piece[number] = deleted
-        return True
+        positions = self._found.get(id(search)) if search is not None else _stated(files)
+        if positions is None:
+            return ()
+        all_deleted: list[DeletedRows | None] = []
+        for file, of_file in zip(files, positions, strict=True):
+            name = file.path.rpartition("/")[2]
+            deleted = of_file[of_file < file.rows]
+            all_deleted.append(DeletedRows(key_of(name), file.rows, deleted) if len(deleted) else None)
+            if len(deleted) and not can_be_told(name, (*file.layout.names, *names)):
+                return ()
+        some = [deleted for deleted in all_deleted if deleted is not None]
+        keys, size = {deleted.key for deleted in some}, sum(deleted.size for deleted in some)
+        if len(keys) < len(some) or not keys.isdisjoint(self._keys) or size > self._left:
+            return ()
+        self._left -= size
+        self._keys |= keys
+        return all_deleted
 
 
-def _positions(file: PlainFile) -> Int64s | None:
-    """The positions of a file's deleted rows, `_NOT_PLAIN` where they cannot be read or do not tell its rows."""
+def _searched(search: Search) -> Sequence[Int64s] | None:
     try:
-        return None if file.deletes is None else file.deletes.positions()
-    except (NotPlainError, LakebedError, OSError, pa.ArrowException, ValueError, KeyError, IndexError):
-        return _NOT_PLAIN
+        return search.positions()
+    except _UNREADABLE:
+        return None
+
+
+def _stated(files: Sequence[_File]) -> Sequence[Int64s] | None:
+    """The positions of the deleted rows of each file by its own deletes, None where they are many or cannot be read."""
+    all_deletes = [file.file.deletes for file in files]
+    if sum(deletes.stated for deletes in all_deletes if deletes is not None) > _MOST_STATED:
+        return None
+    try:
+        read = [None if deletes is None else deletes.positions() for deletes in all_deletes]
+    except _UNREADABLE:
+        return None
+    return [_NONE if positions is None else positions for positions in read]
 
 
 def _footers(files: Sequence[PlainFile]) -> list[StoredFile | None]:

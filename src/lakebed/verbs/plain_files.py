@@ -27,12 +27,21 @@ S = TypeVar("S", bound=Split)
 class Deletes:
     """The deletes of one data file by position. `stated` is how many positions metadata says are stored, those of other
     files included. `positions` reads them: the positions of deleted rows, ascending, None for none. It raises what a
-    read of the file raises, and NotPlainError. `searched` is of how many bytes of data files it looks through the keys,
-    where no file states the positions."""
+    read of the file raises."""
 
     stated: int
     positions: Callable[[], Int64s | None]
-    searched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which rows of the files of a piece count, where no file states it and only their keys tell. `size` is of how many
+    bytes of data files the keys are looked through. `positions` does it: of each file the positions of the rows that do
+    not count, ascending, those that its own `deletes` name included. It raises what a read of the files raises, and
+    NotPlainError."""
+
+    size: int
+    positions: Callable[[], Sequence[Int64s]]
 
 
 class NotPlainError(Exception):
@@ -62,13 +71,15 @@ class PlainColumn:
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[S]):
-    """Splits that are read together or not at all. `file` without its deleted rows has exactly their rows, in
-    any reader; None: a reader of the format's own must read them. With an `overlay`, the rows of these splits, which
-    the plan's `read` gives, belong to those of `file`: rows that came in place of deleted ones, and new ones."""
+    """Splits that are read together or not at all. `files` without their deleted rows, and without those that a
+    `search` finds, have exactly their rows, in any reader; none: a reader of the format's own must read them. With an
+    `overlay`, the rows of these splits, which the plan's `read` gives, belong to those of `files`: rows that came in
+    place of deleted ones, and new ones."""
 
     splits: tuple[S, ...]
-    file: PlainFile | None = None
+    files: tuple[PlainFile, ...] = ()
     overlay: tuple[S, ...] = ()
+    search: Search | None = None
 
 
 @dataclass(frozen=True, slots=True)

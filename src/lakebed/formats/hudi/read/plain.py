@@ -23,7 +23,7 @@ from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.parquet.stored import StoredFile
-from lakebed.verbs.plain_files import Deletes, NotPlainError, Piece, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import NotPlainError, Piece, PlainColumn, PlainFile, PlainReads, Search
 from lakebed.verbs.read import ReadPlan
 
 _LARGER_BASE = 2
@@ -50,18 +50,18 @@ def _pieces(reader: SliceReader, overlays: bool, splits: Sequence[HudiSplit]) ->
         if paths is None or paths.is_skeleton or not paths.base.endswith(".parquet"):
             yield Piece((split,))
         elif not paths.logs:
-            yield Piece((split,), _file(reader, paths))
+            yield Piece((split,), (_file(reader, paths),))
         elif overlays and _is_overlay(reader, paths):
             log_bytes, base_bytes = sum(paths.sizes[:-1]), paths.sizes[-1]
             log = HudiSplit(split.group, log_bytes, (paths.without_base(),))
-            deletes = Deletes(0, partial(_replaced, reader, paths), base_bytes)
-            yield Piece((split,), _file(reader, paths, deletes), (log,))
+            search = Search(base_bytes, partial(_replaced, reader, paths))
+            yield Piece((split,), (_file(reader, paths),), (log,), search)
         else:
             yield Piece((split,))
 
 
-def _file(reader: SliceReader, paths: SlicePaths, deletes: Deletes | None = None) -> PlainFile:
-    return PlainFile(reader.store, paths.base, paths.base_size, None, paths, deletes)
+def _file(reader: SliceReader, paths: SlicePaths) -> PlainFile:
+    return PlainFile(reader.store, paths.base, paths.base_size, None, paths)
 
 
 def _is_overlay(reader: SliceReader, paths: SlicePaths) -> bool:
@@ -72,13 +72,13 @@ def _is_overlay(reader: SliceReader, paths: SlicePaths) -> bool:
     return sum(paths.sizes[:-1]) * _LARGER_BASE <= paths.base_size
 
 
-def _replaced(reader: SliceReader, paths: SlicePaths) -> Int64s:
+def _replaced(reader: SliceReader, paths: SlicePaths) -> Sequence[Int64s]:
     """The positions of base rows whose key has a newer version in the log. NotPlainError where a base row is the newer
     one, or one of both versions."""
     positions = reader.replaced(paths)
     if positions is None:
         raise NotPlainError
-    return positions
+    return (positions,)
 
 
 def _columns(

@@ -45,25 +45,26 @@ def _pieces(files: Files, splits: Sequence[IcebergSplit]) -> Iterator[Piece[Iceb
     for _, run in groupby(splits, lambda split: (split.task.data.path, split.part is None)):
         of_file = tuple(run)
         if of_file[0].part is not None:
-            yield Piece(of_file, _plain_file(files, of_file[0]))
+            yield Piece(of_file, _plain_files(files, of_file[0]))
         else:
-            yield from (Piece((split,), _plain_file(files, split)) for split in of_file)
+            yield from (Piece((split,), _plain_files(files, split)) for split in of_file)
 
 
-def _plain_file(files: Files, split: IcebergSplit) -> PlainFile | None:
+def _plain_files(files: Files, split: IcebergSplit) -> tuple[PlainFile, ...]:
+    """The file of a split, none where only Iceberg's rules tell its rows."""
     data, deletes = split.task.data, split.task.deletes
     if data.format != "PARQUET" or data.key_metadata is not None:
-        return None
+        return ()
     if any(delete.content is not Content.POSITION_DELETES or delete.key_metadata is not None for delete in deletes):
-        return None
+        return ()
     try:
         store, path = files.place(data.path)
     except LakebedError:  # raised where the file is read
-        return None
+        return ()
     rows = None if data.record_count < 0 else data.record_count
     stated = sum(delete.record_count for delete in deletes)
     by_position = Deletes(stated, partial(deleted_positions, files, split.task)) if deletes else None
-    return PlainFile(store, path, data.size or None, rows, data, by_position)
+    return (PlainFile(store, path, data.size or None, rows, data, by_position),)
 
 
 def _columns(

@@ -1,5 +1,9 @@
-"""Which data files any reader of Parquet reads as Paimon does: those that are merged with no other, and hold no row
-that is a delete. A deletion vector gives the positions of the rows that are gone."""
+"""Which data files any reader of Parquet reads as Paimon does: those of whose rows each is a row of the table or none.
+
+Those are all files of tables without a primary key, and files with one that are merged with no other. A deletion vector
+gives the positions of the rows that are gone. Where files are merged by an engine that takes a row as it is, the rows
+that another one replaces, and those that mark a delete, are found by the key columns of all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
@@ -17,13 +22,18 @@ from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.row_tracking import TRACKING_COLUMNS, fields_of_file
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.files import Store
 from lakebed.kernel.parquet.stored import StoredFile
-from lakebed.verbs.plain_files import Deletes, Piece, PlainColumn, PlainFile, PlainReads
+from lakebed.verbs.plain_files import Deletes, NotPlainError, Piece, PlainColumn, PlainFile, PlainReads, Search
 from lakebed.verbs.read import ReadPlan
 
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _IN_OTHER_FILES = ("BLOB", "VECTOR")
+_WHOLE_ROWS = ("deduplicate", "first-row")
+"""Merge engines whose row of a key is one of its rows as it was written."""
+_LARGER_PLAIN = 2
+"""Files that Spark reads have at least so many times the bytes of those of other formats that are merged with them."""
 
 
 def plain_reads(plan: ReadPlan[Any]) -> PlainReads[Any] | None:
@@ -42,29 +52,56 @@ def plain_reads(plan: ReadPlan[Any]) -> PlainReads[Any] | None:
 
 def _pieces(reader: BucketReader, splits: Sequence[PaimonSplit]) -> Iterator[Piece[PaimonSplit]]:
     for split in splits:
-        sections = reader.sections(split)
-        plain = [section[0] for section in sections if len(section) == 1 and _is_plain(reader, section[0])]
-        if not plain:
-            yield Piece((split,))
-            continue
-        for file in plain:
-            alone = replace(split, files=(file,), size=file.file_size)
-            deletes = _deletes(reader.history.store, split, file)
-            plain_file = PlainFile(
-                reader.history.store, split.path(file), file.file_size, file.row_count, file, deletes
-            )
-            yield Piece((alone,), plain_file)
-        names = {file.file_name for file in plain}
-        others = tuple(file for file in split.files if file.file_name not in names)
+        names: set[str] = set()
+        for section in reader.sections(split):
+            piece = _piece(reader, split, section)
+            if piece is not None:
+                names.update(file.file_name for file in section)
+                yield piece
+        others = [file for file in split.files if file.file_name not in names]
         if others:
-            yield Piece((replace(split, files=others, size=sum(file.file_size for file in others)),))
+            yield Piece((_part(split, others),) if names else (split,))
 
 
-def _is_plain(reader: BucketReader, file: DataFileMeta) -> bool:
-    """Whether all rows of a file that is read alone are rows of the table, but for those that a vector deletes."""
-    if not file.file_name.endswith(".parquet"):
-        return False
-    return not reader.schema.primary_keys or file.delete_row_count == 0
+def _piece(reader: BucketReader, split: PaimonSplit, section: Sequence[DataFileMeta]) -> Piece[PaimonSplit] | None:
+    """The files of a section, None where only Paimon's rules give their rows."""
+    plain = [file for file in section if file.file_name.endswith(".parquet")]
+    others = [file for file in section if not file.file_name.endswith(".parquet")]
+    if not plain or _size(plain) < _LARGER_PLAIN * _size(others):
+        return None
+    files, whole = tuple(_file(reader.history.store, split, file) for file in plain), _part(split, section)
+    if len(section) == 1 and (not reader.schema.primary_keys or section[0].delete_row_count == 0):
+        return Piece((whole,), files)
+    # Where columns are named, it costs less to merge these alone than to find first which rows count.
+    merges = {*reader.schema.names} <= {*reader.needed} and reader.options[opt.MERGE_ENGINE] in _WHOLE_ROWS
+    if len(section) > 1 and not merges:
+        return None
+    search = Search(_size(section), partial(_not_live, reader, split, plain, others))
+    return Piece((whole,), files, (_part(split, others),) if others else (), search)
+
+
+def _not_live(
+    reader: BucketReader, split: PaimonSplit, plain: Sequence[DataFileMeta], others: Sequence[DataFileMeta]
+) -> Sequence[Int64s]:
+    """Of each plain file of a section the positions of rows that are not rows of the table. NotPlainError where the
+    other files, merged alone, have other rows than in the section."""
+    live = reader.live(split, [*plain, *others])
+    if others and not all(map(np.array_equal, live[len(plain) :], reader.live(split, others))):
+        raise NotPlainError
+    return [np.flatnonzero(~of_file) for of_file in live[: len(plain)]]
+
+
+def _part(split: PaimonSplit, files: Sequence[DataFileMeta]) -> PaimonSplit:
+    return replace(split, files=tuple(files), size=_size(files))
+
+
+def _size(files: Sequence[DataFileMeta]) -> int:
+    return sum(file.file_size for file in files)
+
+
+def _file(store: Store, split: PaimonSplit, file: DataFileMeta) -> PlainFile:
+    deletes = _deletes(store, split, file)
+    return PlainFile(store, split.path(file), file.file_size, file.row_count, file, deletes)
 
 
 def _deletes(store: Store, split: PaimonSplit, file: DataFileMeta) -> Deletes | None:

@@ -31,7 +31,7 @@ from lakebed.formats.paimon.read.row_tracking import fields_of_file, numbered
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.arrays import Int64s, from_numpy, to_numpy
+from lakebed.kernel.arrays import Bools, Int8s, Int64s, from_numpy, to_numpy
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
@@ -40,6 +40,8 @@ from lakebed.verbs.read import filtered
 
 _BATCH_ROWS = 64 << 10
 _NO_TOTAL = -1
+_PLACE = "_PLACE"
+"""A column that says where a row lies in the files of its section."""
 _INDEXES_AHEAD = 32
 """Index files that are read together."""
 
@@ -85,6 +87,25 @@ class BucketReader:
                 merge = SectionMerge(self.schema, self.options)
                 for rows, winners in self._merged(merge, source, section, names, (SEQUENCE_FIELD, KIND_FIELD)):
                     yield from _batches_of(rows.select(names_read), winners)
+
+    def live(self, split: PaimonSplit, section: Sequence[DataFileMeta]) -> list[Bools]:
+        """Which rows of each file of a section are rows of the table: those that no vector deletes, that win, and that
+        mark no delete. For merge engines that take a row as it is. Only columns that decide are read."""
+        merge = SectionMerge(self.schema, self.options)
+        starts = np.cumsum([0, *(file.row_count for file in section)])
+        firsts = {file.file_name: start for file, start in zip(section, starts.tolist(), strict=False)}
+        live: Bools = np.zeros(starts[-1], np.bool_)
+        system = (KIND_FIELD,) if merge.is_ordered(section) else (SEQUENCE_FIELD, KIND_FIELD)
+        names = merge.needs(()) if len(section) > 1 else ()
+        with self._opened(split, section) as source:
+
+            def opened(file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+                return source.placed(file, names, system, firsts[file.file_name])
+
+            for rows, winners in merge.merged(section, opened) if len(section) > 1 else map(_all, opened(section[0])):
+                kinds, places = to_numpy(rows.column(VALUE_KIND)), to_numpy(rows.column(_PLACE))
+                live[places[winners[_is_current(kinds[winners])]]] = True
+        return np.split(live, starts[1:-1])
 
     def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         if self.options[opt.DATA_EVOLUTION]:
@@ -139,8 +160,7 @@ class BucketReader:
         merge = SectionMerge(self.schema, self.options)
         system = (KIND_FIELD,) if merge.is_ordered(section) else (SEQUENCE_FIELD, KIND_FIELD)
         for rows, winners in self._merged(merge, source, section, self.needed, system):
-            kinds = to_numpy(rows.column(VALUE_KIND))[winners]
-            winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
+            winners = winners[_is_current(to_numpy(rows.column(VALUE_KIND))[winners])]
             yield from _batches_of(rows.select(list(self.needed)), winners)
 
     @staticmethod
@@ -196,7 +216,16 @@ class _BucketFiles:
         self, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one file that no deletion vector deletes: the `system` columns, then the named ones."""
-        rows, deleted = self.all_rows(file, names, system), self.vectors.of(file)
+        return self._live(file, self.all_rows(file, names, system))
+
+    def placed(
+        self, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField], first: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of `batches` with one more column: their positions in the file, which count from `first`."""
+        return self._live(file, _placed(self.all_rows(file, names, system), first))
+
+    def _live(self, file: DataFileMeta, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deleted = self.vectors.of(file)
         return rows if deleted is None else _undeleted(rows, deleted)
 
     def all_rows(
@@ -224,6 +253,12 @@ def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[p
         yield batch
 
 
+def _placed(batches: Iterator[pa.RecordBatch], first: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.append_column(_PLACE, from_numpy(np.arange(first, first + len(batch))))
+        first += len(batch)
+
+
 def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
     """The rows at these positions, which ascend."""
     if values.num_columns and len(winners) == len(values):
@@ -235,6 +270,15 @@ def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
             yield from pc.take(values, from_numpy(positions), boundscheck=False).to_batches()
         else:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(positions), pa.struct([])))
+
+
+def _all(rows: pa.RecordBatch) -> tuple[pa.Table, Int64s]:
+    return pa.Table.from_batches([rows]), np.arange(len(rows))
+
+
+def _is_current(kinds: Int8s) -> Bools:
+    current: Bools = (kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)
+    return current
 
 
 def _is_add(kinds: pa.Array) -> pa.Array:
