@@ -36,6 +36,7 @@ def written(format: str, seed: int, *faults: Fault) -> tuple[Subject, FaultyStor
         result = subject.open(store).write(subject.data([(1, 2), (2, 3)]), "upsert", OPTIONS.get(format, {}))
     assert result.outcome is Outcome.COMMITTED
     with patch.object(opening, "RemoteStore", lambda *_: real):
+        subject.complete(subject.open(real))
         assert sorted(rows_of(subject.open(real).read(["id", "v"]))) == [(1, 2), (2, 3)]
     return subject, store, " ".join(result.notes)
 

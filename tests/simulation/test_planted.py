@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -22,7 +24,7 @@ from lakebed.formats.hudi.commit.restore import request_restore
 from lakebed.formats.hudi.expire import plan as clean_plan
 from lakebed.formats.hudi.expire import run as clean_run
 from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.formats.hudi.rewrite import log_compact
+from lakebed.formats.hudi.rewrite import log_compact, resize
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.iceberg.alter import plan
 from lakebed.formats.iceberg.catalog import hadoop
@@ -42,11 +44,13 @@ from lakebed.formats.paimon import branches as paimon_branches
 from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.commit import committer as paimon_committer
-from lakebed.formats.paimon.expire import orphans
+from lakebed.formats.paimon.expire import orphans, partitions
+from lakebed.formats.paimon.expire.partition_time import PartitionTimes
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.read import changes as paimon_changes
 from lakebed.formats.paimon.read import stream as paimon_stream
-from lakebed.formats.paimon.rewrite import merge_tree
+from lakebed.formats.paimon.rewrite import merge_tree, postpone
 from lakebed.kernel.commit import claim
 from lakebed.kernel.decoding import Stated
 from lakebed.kernel.files import PutOutcome, Store
@@ -119,6 +123,37 @@ BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 FILES = paimon_branches.Branches._bytes
 
 
+def one_id_less(entries: Any, snapshot: int, next_row: int) -> Any:
+    """The ids of a commit's rows, which begin with that of the newest older row."""
+    return WITH_ROW_IDS(entries, snapshot, max(next_row - 1, 0))
+
+
+WITH_ROW_IDS = attempt.with_row_ids
+
+
+def half_a_minute_early(self: PartitionTimes, text: str) -> int | None:
+    """The time that a partition's values say, as if it were earlier."""
+    time = TIME(self, text)
+    return None if time is None else time - 30 * 10**9
+
+
+def but_the_last(self: partitions.PartitionExpiry, *arguments: Any) -> Any:
+    """What is too old, but for one partition."""
+    plan = PLAN_OF_PARTITIONS(self, *arguments)
+    return replace(plan, expired=plan.expired[:-1])
+
+
+TIME, PLAN_OF_PARTITIONS = PartitionTimes.time, partitions.PartitionExpiry._plan
+
+
+def newest_first(*arguments: Any) -> Iterator[Any]:
+    """The postponed files of each partition in the wrong order."""
+    return (replace(one, files=one.files[::-1]) for one in PARTITIONS(*arguments))
+
+
+PARTITIONS = postpone._partitions
+
+
 def of_the_last_one(self: IcebergStream, start: str, end: str) -> Any:
     """The plan of a batch that tells only what its last snapshot changed."""
     known, last = self.load().snapshots, StreamPosition.parse(end).snapshot
@@ -158,6 +193,11 @@ def only_the_last(self: HudiStream, *arguments: Any) -> list[Any]:
 
 
 COMMITS = HudiStream._commits
+
+
+def to_the_first(hashes: Any, _: Any) -> Any:
+    """The first node for each hash."""
+    return np.zeros(len(hashes), np.int64)
 
 
 def nothing(*_: Any, **__: Any) -> bytes:
@@ -247,6 +287,24 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     "appends to buckets that rows have left, Paimon": (
         "paimon", 470, lambda: patch.object(attempt, "check_routes", lambda *_: True)
     ),
+    "postponed rows in another order, Paimon": (
+        "paimon-postponed", 820000, lambda: patch.object(postpone, "_partitions", newest_first)
+    ),
+    "postponed rows that count as older than others, Paimon": (
+        "paimon-postponed", 820019, lambda: patch.object(postpone, "greatest_sequences", lambda _: {})
+    ),
+    "postponed rows that come in any order, Paimon": (
+        "paimon-postponed", 820048, lambda: patch.object(paimon_changes, "moved_partitions", lambda *_: frozenset())
+    ),
+    "row ids that an older row has, Paimon": (
+        "paimon-tracked", 820000, lambda: patch.object(attempt, "with_row_ids", one_id_less)
+    ),
+    "partitions that expire half a minute early, Paimon": (
+        "paimon-dated", 820047, lambda: patch.object(PartitionTimes, "time", half_a_minute_early)
+    ),
+    "partitions that expire one at a time, Paimon": (
+        "paimon-dated", 820000, lambda: patch.object(partitions.PartitionExpiry, "_plan", but_the_last)
+    ),
     "partitions that expire with what others add, Paimon": (
         "paimon", 100, lambda: patch.object(attempt, "check_age", never)
     ),
@@ -267,6 +325,9 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "overwrites that do not see new rows, Hudi": (
         "hudi", 65, lambda: patch.object(transaction.Transaction, "_closed", lambda *_: frozenset())
+    ),
+    "splits that put keys into the other bucket, Hudi": (
+        "hudi-consistent", 820027, lambda: patch.object(resize, "places_of", to_the_first)
     ),
     "buckets that are begun twice, Hudi": ("hudi", 108, lambda: patch.object(conflicts, "_buckets", frozenset)),
 }  # fmt: skip

@@ -17,7 +17,10 @@ from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.run import SUBJECTS
 from lakebed.testing.simulation.world import START
 
-SEEDS = {"paimon": 430, "iceberg": 170, "iceberg-catalog": 90, "hudi": 310}
+SEEDS = {
+    "paimon": 330, "paimon-postponed": 60, "paimon-dated": 40, "paimon-tracked": 40, "iceberg": 160,
+    "iceberg-catalog": 80, "hudi": 240, "hudi-consistent": 50,
+}  # fmt: skip
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10
 

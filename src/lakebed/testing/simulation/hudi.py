@@ -120,17 +120,22 @@ class HudiSubject(Subject):
 
     def create(self, store: Store) -> None:
         """Create the table."""
-        options = {
+        options: dict[str, object] = {
             "hoodie.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
             "hoodie.write.table.version": self.version, "hoodie.metadata.enable": str(self.metadata).lower(),
             "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
             "hoodie.table.cdc.enabled": str(self.keeps_changes).lower(),
         }  # fmt: skip
-        if self.index == "BUCKET":
-            options |= {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
-        elif self.index:
-            options |= {"hoodie.index.type": self.index, "hoodie.metadata.record.index.enable": "true"}
+        options |= self.index_options()
         lakebed.create(store, "hudi", SCHEMA, ["id"], ["p"] if self.partitioned else [], options)
+
+    def index_options(self) -> Options:
+        """Options of the table's index."""
+        if self.index == "BUCKET":
+            return {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+        if self.index:
+            return {"hoodie.index.type": self.index, "hoodie.metadata.record.index.enable": "true"}
+        return {}
 
     def see(self, store: MemoryStore) -> Seen:
         """The table as it is, with its archived instants."""

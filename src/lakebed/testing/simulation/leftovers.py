@@ -65,6 +65,25 @@ def taken_back(files: Mapping[str, Content], roots: Iterable[str]) -> set[str]:
     return entered - live
 
 
+def live_entries(files: Mapping[str, Content], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The entries of the files that a Paimon snapshot has, as its manifests hold them. `root` is the snapshot."""
+    live: dict[Any, Mapping[str, Any]] = {}
+    for key in ("baseManifestList", "deltaManifestList"):
+        for meta in _records_of(_data(files, root[key])):
+            for entry in _records_of(_data(files, meta["_FILE_NAME"])):
+                place = entry["_PARTITION"], entry["_BUCKET"], entry["_FILE"]["_FILE_NAME"], entry["_FILE"]["_LEVEL"]
+                if entry["_KIND"]:
+                    live.pop(place, None)
+                else:
+                    live[place] = entry
+    return [*live.values()]
+
+
+@lru_cache(512)
+def _records_of(data: bytes) -> tuple[Mapping[str, Any], ...]:
+    return tuple(read_records(data, numbers=True)) if data.startswith(b"Obj\x01") else ()
+
+
 def _data(files: Mapping[str, Content], name: str) -> bytes:
     file = files.get(f"manifest/{name}")
     return file.data if file is not None else b""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakebed.testing.simulation.columns import Alteration, Cells, Columns
+from lakebed.testing.simulation.row_ids import Numbers, RowIds
+from lakebed.testing.simulation.waiting import WaitingFile, covered, outcomes
 
 if TYPE_CHECKING:
     from lakebed.testing.simulation.staging import StagedWrite
@@ -19,6 +21,10 @@ Row = tuple[int, int]
 State = frozenset[Row]
 """The rows of a moment: ids and values."""
 Apply = Callable[[State], State]
+
+
+_AHEAD_SECONDS = 60.0
+"""A partition may expire by a clock that is so far ahead of the store's."""
 
 
 class Violation(AssertionError):
@@ -94,6 +100,11 @@ class Seen:
     branches: Mapping[str, Head] = field(default_factory=dict)
     cells: Cells | None = None
     """What the newest rows have in each column beside `id`, `p` and `v`. None: nobody looked."""
+    shown: Sequence[Row] | None = None
+    """The rows that readers see, where `rows` has others too, which wait for a compaction. None: all of them."""
+    waiting: Sequence[WaitingFile] = ()
+    numbers: Mapping[int, Numbers] | None = None
+    """The numbers of the newest rows, by their `v`, where the table gives rows some."""
 
 
 class Model:
@@ -117,11 +128,17 @@ class Model:
         self.changes: list[Change] = []
         self._ticks = 0
         self.states: list[State] = [frozenset()]
+        self.shown = self.states
+        """What readers see of them: fewer rows where some wait for a compaction."""
+        self.waiting: Sequence[WaitingFile] = ()
+        self.covered: set[Row] = set()
+        """The rows that did not count when they came, since a waiting file was created later by the clock of its
+        writer. They count again where that one is compacted first."""
         self.branches: dict[str, list[State]] = {}
         """The states of each other branch, since it was created."""
         self.before: dict[str, Sequence[State]] = {}
         """The states that the table had when each branch was created."""
-        self.columns = Columns()
+        self.columns, self.row_ids = Columns(), RowIds()
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
         self.tagged: dict[str, str] = {}
@@ -140,6 +157,13 @@ class Model:
         that a rollback took away."""
         self.removed: dict[str, int] = {}
         """When the step began that removed an entry, in ticks."""
+        self.time: Callable[[], float] = lambda: 0.0
+        """The time of now, in seconds since 1970, by a clock that is right."""
+        self.clocks_differ: Callable[[], bool] = lambda: False
+        self.dues: Mapping[str, float] = {}
+        """From when on partitions may expire by their values."""
+        self.parts: Mapping[int, str] | None = None
+        """The partitions that any commit may take out of the table once they are due; None: none."""
         self.went_back = self.overwrites = 0
         """How many states rollbacks led to, and how many overwrites landed."""
 
@@ -173,19 +197,27 @@ class Model:
             name: state_of(head.rows, f"in branch {name}, after a change of {who}")
             for name, head in seen.branches.items()
         }
-        waiting = [one for one in others if not one.landed or one.taken_back]
-        if waiting:
-            change = next((one for one in waiting if self._fits(one, self.now, new)), waiting[0])
+        self.covered |= covered(seen.waiting)
+        open_ones = [one for one in others if not one.landed or one.taken_back]
+        came = self._came(seen)
+        if open_ones:
+            waits = next((one for one in open_ones if one.rows & came), None)
+            change = waits or next((one for one in open_ones if self._fits(one, self.now, new)), open_ones[0])
         self._advance(self.states, new, change if change is None or not change.branch else None, who)
+        if change is not None and not change.landed and change.rows & came:  # others with its keys count
+            self._land(change, len(self.states), who)
         self._branch_off(heads, change, who)
+        shown = new if seen.shown is None else self._show(state_of(seen.shown, "in its files"), seen, change, who)
         back = change is not None and change.goes_back
         self.went_back += back
         for one in self.changes if back else ():
             one.taken_back = one.landed > 0 and one.ended is None
-        self._lengthen(seen, new, who, back, began)
+        self._lengthen(seen, new, shown, who, back, began)
         for name, head in seen.branches.items():
             if head.snapshot:
                 self._keep(head.snapshot, heads[name], who)
+        if seen.numbers is not None and (wrong := self.row_ids.wrong(seen.numbers, seen.newest, back)):
+            raise Violation(f"{who}: {wrong}")
         if seen.cells is not None:
             self._see_columns(seen.cells, change, who)
 
@@ -202,13 +234,47 @@ class Model:
             change.landed = len(states)
             self.overwrites += change.replaces
         elif change is not None and (not change.landed or change.taken_back) and self._fits(change, old, new):
-            if change.over:
-                raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
-            change.landed, change.taken_back = len(states), False
-            self.overwrites += change.replaces
+            self._land(change, len(states), who)
+        elif self.parts is not None and new in self.without_due(old, self.parts):
+            self.overwrites += 1
         elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
             raise Violation(self._wrong(change, old, new, who))
         states.append(new)
+
+    def _land(self, change: Change, place: int, who: str) -> None:
+        """A change is in the table now."""
+        if change.over:
+            raise Violation(f"{who}: {change.text} landed after an error that said that it did not happen")
+        change.landed, change.taken_back = place, False
+        self.overwrites += change.replaces
+
+    def _came(self, seen: Seen) -> set[Row]:
+        """The rows that wait now and did not before."""
+        before = {one.name for one in self.waiting}
+        new = (one for one in seen.waiting if one.name not in before)
+        return {(key, value) for one in new for _, key, value in one.events}
+
+    def _show(self, new: State, seen: Seen, change: Change | None, who: str) -> State:
+        """Readers see what they saw before and what does not wait any more: rows of files that a compaction took, in
+        the order in which these were created. An overwrite removes rows, and shows none of its own yet."""
+        if self.shown is self.states:
+            self.shown = [frozenset()]
+        old, there = self.shown[-1], {one.name for one in seen.waiting}
+        if change is not None and change.goes_back:
+            wrong = new not in self.shown
+        elif change is not None and change.replaces and new <= old:
+            wrong = False
+        else:
+            moved = [one for one in self.waiting if one.name not in there]
+            before, after = dict(old), dict(new)
+            ids = {*before, *after}
+            wrong = any(after.get(key) not in (outcomes(key, moved) or {before.get(key)}) for key in ids)
+        if wrong:
+            raise Violation(f"{who}: readers see other rows than were compacted\n{difference(old, new)}")
+        self.waiting = seen.waiting
+        if new != old:
+            self.shown.append(new)
+        return new
 
     def _branch_off(self, heads: Mapping[str, State], change: Change | None, who: str) -> None:
         """The branches are those of before, each with its rows, but for the one that the change is about."""
@@ -273,18 +339,32 @@ class Model:
         """Whether a change may leave a row as it is that it should have changed."""
         if self.misses_new and change.removes:
             return any(one.overlaps(change) for one in self._writers(key, old))
-        return self.by_sequence and self._raced(change, key)
+        return self._lost(change, key)
+
+    def _lost(self, change: Change, key: int) -> bool:
+        """Whether another change may have won the row of an id, whichever came last."""
+        is_covered = any(row in self.covered for row in change.rows if row[0] == key)
+        return is_covered or (self.by_sequence and self._raced(change, key))
 
     def without_old(self, parts: Mapping[int, str], before: float) -> list[State]:
         """The newest state, and what an expiry of partitions may make of it: all rows of a partition go, or of several,
         and none whose writer began at a time or later. `parts` gives the partition of an id's remainder."""
         fresh = {row for one in self.changes if one.time >= before for row in one.rows}
-        states = [self.now]
-        for part in sorted({*parts.values()}):
-            going = {row for row in self.now if parts[row[0] % len(parts)] == part}
-            if not going & fresh:
-                states += [state - going for state in states]
-        return states
+        return _without_some(self.now, parts, lambda _, going: not going & fresh)
+
+    def without_due(self, state: State, parts: Mapping[int, str]) -> list[State]:
+        """A state, and what an expiry of partitions by their values may make of it: all rows of those go that are too
+        old now, or of some of these."""
+        due = self.due(_AHEAD_SECONDS if self.clocks_differ() else 0)
+        return _without_some(state, parts, lambda part, _: part in due)
+
+    def due(self, ahead: float = 0) -> set[str]:
+        """The partitions whose values are too old, by a clock that is ahead by some seconds."""
+        return {part for part, time in self.dues.items() if time < self.time() + ahead}
+
+    def is_written_since(self, row: Row, tick: int) -> bool:
+        """Whether a row came, or may have come, after a tick."""
+        return any(one.ended is None or one.ended > tick for one in self.changes if row in one.rows)
 
     def after(self, start: str, end: str) -> list[tuple[str, State]]:
         """The entries after one up to another, in the order in which they were the newest, with their rows."""
@@ -301,6 +381,8 @@ class Model:
         """Whether states differ in a row only by which of two changes at once won it: both may have drawn the same
         number, and which file counts as the newer one depends on its level."""
         before, after = self._writers(key, old), self._writers(key, new)
+        if any(row in self.covered for one in (*before, *after) for row in one.rows if row[0] == key):
+            return True
         return self.by_sequence and any(one.overlaps(other) for one in before for other in after)
 
     def _writers(self, key: int, state: State) -> list[Change]:
@@ -312,9 +394,9 @@ class Model:
         """Whether another change of an id was under way at the same time."""
         return any(one.overlaps(change) for one in self.changes if key in one.ids)
 
-    def _lengthen(self, seen: Seen, new: State, who: str, may_shrink: bool, began: int) -> None:
+    def _lengthen(self, seen: Seen, new: State, shown: State, who: str, may_shrink: bool, began: int) -> None:
         """The history goes on as one line: what it had before is there in the same order, but for what expired and,
-        after a rollback, for what was newer."""
+        after a rollback, for what was newer. Of the rows of a snapshot readers see those `shown`."""
         twice = [name for name, count in Counter(seen.line).items() if count > 1]
         if twice:
             raise Violation(f"{who}: the history has {twice} twice")
@@ -337,9 +419,9 @@ class Model:
         self.line, self.newest = seen.line, seen.newest
         self.snapshots = {name: state for name, state in self.snapshots.items() if name in now}
         if self.keeps_order and seen.newest:
-            self._keep(seen.newest, new, who)
+            self._keep(seen.newest, shown, who)
         if not self.keeps_order and self.keeps_newest and seen.newest:
-            self.snapshots = {seen.newest: new}
+            self.snapshots = {seen.newest: shown}
 
     def _keep(self, snapshot: str, state: State, who: str) -> None:
         """Remember the rows of a snapshot, which never change."""
@@ -350,7 +432,7 @@ class Model:
 
     def acknowledge(self, change: Change, who: str) -> None:
         """The step ended well, so its change is there."""
-        lost = self.by_sequence and change.ids and all(self._raced(change, key) for key in change.ids)
+        lost = change.ids and all(self._lost(change, key) for key in change.ids)
         if not change.landed and change.certain and not lost:
             raise Violation(f"{who}: {change.text} was acknowledged and is not there")
 
@@ -362,8 +444,8 @@ class Model:
 
     def check_read(self, rows: Iterable[Row], since: int, who: str, states: Sequence[State] | None = None) -> None:
         """A read that began when `states[since]` was the newest gave one of the states from then on. `states` are those
-        of a branch; None: the table's."""
-        states = self.states if states is None else states
+        of a branch; None: what the table shows."""
+        states = self.shown if states is None else states
         found = state_of(rows, f"in a read of {who}")
         if found not in states[since:]:
             raise Violation(f"{who} read a state that was not\n{difference(states[since], found)}")
@@ -382,6 +464,16 @@ def state_of(rows: Iterable[Row], where: str) -> State:
     if twice:
         raise Violation(f"rows {twice} are there more than once {where}")
     return frozenset(counts)
+
+
+def _without_some(state: State, parts: Mapping[int, str], may_go: Callable[[str, frozenset[Row]], bool]) -> list[State]:
+    """A state, and the same without the rows of partitions that may go, of one or of several."""
+    states = [state]
+    for part in sorted({*parts.values()}):
+        going = frozenset(row for row in state if parts[row[0] % len(parts)] == part)
+        if may_go(part, going):
+            states += [each - going for each in states]
+    return states
 
 
 def ids_of(rows: Iterable[Row]) -> frozenset[int]:

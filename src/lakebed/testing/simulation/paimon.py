@@ -127,7 +127,12 @@ class PaimonSubject(Subject):
 
     def create(self, store: Store) -> None:
         """Create the table."""
-        options = {
+        keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
+        lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], self.table_options())
+
+    def table_options(self) -> Options:
+        """The options of the table."""
+        options: dict[str, object] = {
             "bucket": self.bucket, "write-only": str(self.write_only).lower(), "num-sorted-run.compaction-trigger": "2",
             "file.format": "avro", "manifest.format": "avro", "file.compression": "none", "metadata.stats-mode": "none",
             "snapshot.num-retained.min": self.kept, "snapshot.num-retained.max": "1000",
@@ -142,8 +147,7 @@ class PaimonSubject(Subject):
         else:
             options |= {"compaction.min.file-num": "2", "streaming-read-append-overwrite": "true"}
             options |= {"bucket-key": "id"} if self.has_buckets else {}
-        keys = (["p", "id"] if self.partitioned else ["id"]) if self.keyed else []
-        lakebed.create(store, "paimon", SCHEMA, keys, ["p"] if self.partitioned else [], options)
+        return options
 
     def publishes(self, verb: str, path: str) -> bool:
         """Snapshot files come by commits and go by rollbacks and expiries, those of branches too. A schema is an

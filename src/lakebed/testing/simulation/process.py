@@ -9,9 +9,9 @@ from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.branching import no_change
 from lakebed.testing.simulation.follower import Follower
-from lakebed.testing.simulation.model import Change
+from lakebed.testing.simulation.model import Change, Violation
 from lakebed.testing.simulation.staging import Staging
-from lakebed.testing.simulation.subject import OLD_SECONDS, PARTS, rows_of
+from lakebed.testing.simulation.subject import OLD_SECONDS, rows_of
 
 
 class Process(Staging):
@@ -19,11 +19,14 @@ class Process(Staging):
 
     def read(self) -> None:
         """The newest rows."""
-        since = len(self.model.states) - 1
+        since = len(self.model.shown) - 1
         self.model.check_read(rows_of(self.table.read(["id", "v"])), since, self.name)
 
     def stream(self) -> None:
         """A job that follows the table reads a few batches more."""
+        if not self.subject.streams:
+            self.read()
+            return
         if self.follower is None:
             self.follower = Follower(self.subject, self.model, self.number)
         self.follower.go_on(self.store, self.chance, self.chance.randrange(1, 4))
@@ -75,19 +78,29 @@ class Process(Staging):
             self.rewrite()
             return
         number = self.chance.randrange(1, 4)
-        self.table.alter(lakebed.set_option("bucket", number))
+        if not self.subject.postpones:
+            self.table.alter(lakebed.set_option("bucket", number))
         self.table.rewrite(options={"bucket": number})
 
     def expire_partitions(self) -> None:
-        """Partitions go that nobody has written to for a while: whole, and where all clocks agree no younger ones."""
-        if not self.subject.partitioned:
+        """Partitions go that nobody has written to for a while, or whose value is too old: whole, and where all clocks
+        agree no younger ones. By values all go that are too old when it begins, but for rows that come meanwhile."""
+        subject, model = self.subject, self.model
+        if not subject.partitioned:
             self.expire()
             return
         self._world.pause(self.chance.uniform(0, 2 * OLD_SECONDS))
         change = self._move(Change("expiry of partitions", no_change, certain=False, replaces=True))
-        agree = self._world.clocks_agree
-        change.leads_to = lambda: self.model.without_old(PARTS, self._world.time - OLD_SECONDS if agree else math.inf)
-        self.table.expire(options=self.subject.partition_expiries)
+        world, agree = self._world, self._world.clocks_agree
+        if subject.dues:
+            change.leads_to = lambda: model.without_due(model.now, subject.parts)
+        else:
+            change.leads_to = lambda: model.without_old(subject.parts, world.time - OLD_SECONDS if agree else math.inf)
+        due = model.due() if agree else set()
+        self.table.expire(options=subject.partition_expiries)
+        left = [row for row in model.now if subject.parts[row[0] % len(subject.parts)] in due]
+        if stayed := [row for row in left if not model.is_written_since(row, change.began)]:
+            raise Violation(f"{self.name}: {stayed} stay in partitions that are too old")
 
     def orphans(self) -> None:
         """What failed writes left goes, where it is old enough."""

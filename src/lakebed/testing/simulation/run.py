@@ -17,12 +17,16 @@ from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
+from lakebed.testing.simulation.hudi_consistent import ConsistentSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
 from lakebed.testing.simulation.iceberg_catalog import IcebergCatalogSubject
 from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Model, Violation
 from lakebed.testing.simulation.paimon import PaimonSubject
+from lakebed.testing.simulation.paimon_dated import DatedSubject
+from lakebed.testing.simulation.paimon_postponed import PostponedSubject
+from lakebed.testing.simulation.paimon_tracked import TrackedSubject
 from lakebed.testing.simulation.process import Process
 from lakebed.testing.simulation.schedule import Actor, Schedule, Step, StoreKind, draw
 from lakebed.testing.simulation.store import SimulatedStore
@@ -32,7 +36,11 @@ from lakebed.verbs.table import Table
 
 SUBJECTS: dict[str, type[Subject]] = {
     "hudi": HudiSubject,
+    "hudi-consistent": ConsistentSubject,
     "paimon": PaimonSubject,
+    "paimon-postponed": PostponedSubject,
+    "paimon-dated": DatedSubject,
+    "paimon-tracked": TrackedSubject,
     "iceberg": IcebergSubject,
     "iceberg-catalog": IcebergCatalogSubject,
 }
@@ -70,6 +78,8 @@ class Run:
         self.model = Model(
             subject.by_sequence, subject.keeps_all, subject.keeps_order, subject.keeps_newest, subject.misses_new
         )
+        self.model.time, self.model.clocks_differ = lambda: self.world.time, lambda: not self.world.clocks_agree
+        self.model.dues, self.model.parts = subject.dues, subject.parts if subject.expires_by_itself else None
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
         self.processes: dict[str, Process] = {}

@@ -8,7 +8,6 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.branching import Branching
 from lakebed.testing.simulation.model import Change, Violation, putting
-from lakebed.testing.simulation.subject import PARTS
 
 
 @dataclass(eq=False)
@@ -80,7 +79,8 @@ class Staging(Branching):
                 raise Violation(f"{self.name}: the statistics of {done.snapshot} are {told}, not {wanted}")
         if self.subject.partitioned:
             parts = self.table.compute_partition_stats()
-            least = len({PARTS[key % len(PARTS)] for key, _ in self.model.every.get(parts.snapshot, ())})
+            count = len(self.subject.parts)
+            least = len({key % count for key, _ in self.model.every.get(parts.snapshot, ())})
             if parts.partitions < least:
                 raise Violation(f"{self.name}: {parts.snapshot} has {least} partitions, not {parts.partitions}")
 

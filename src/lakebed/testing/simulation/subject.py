@@ -19,8 +19,6 @@ from lakebed.testing.simulation.schedule import Verbs
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 
-PARTS: Mapping[int, str] = {0: "a", 1: "b"}
-"""The partition of an id by its remainder: rows of an id are always in one partition."""
 OLD_SECONDS = 30
 """From which age on a partition may expire."""
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.string()), pa.field("v", pa.int64())])
@@ -43,6 +41,12 @@ class Subject(ABC):
     newest_themes: ClassVar[Sequence[Verbs]] = ()
     """Themes of seeds that have none of the others."""
 
+    parts: ClassVar[Mapping[int, str]] = {0: "a", 1: "b"}
+    """The partition of an id by its remainder: rows of an id are always in one partition."""
+    dues: ClassVar[Mapping[str, float]] = {}
+    """From when on a partition may expire by its value, in seconds since 1970. Empty: they expire by their age."""
+    expires_by_itself: bool = False
+    """Whether any commit may take out partitions that are due."""
     tags_go_back: ClassVar[bool] = True
     """Whether a rollback removes the tags of newer snapshots."""
     tags_go_with_snapshots: bool = False
@@ -77,8 +81,12 @@ class Subject(ABC):
     """Options of an expiry of the partitions that nobody has written to for `OLD_SECONDS`."""
     has_buckets: bool = False
     """Whether the table has a number of buckets, which may change."""
+    postpones: ClassVar[bool] = False
+    """Whether rows wait for a compaction, which gives them buckets."""
     aborts_bind: ClassVar[bool] = True
     """Whether messages that were given up can be committed no more, since their files are gone."""
+    streams: bool = True
+    """Whether jobs can follow the table."""
     tells_late: bool = False
     """Whether a stream tells rows only after a compaction, so not snapshot by snapshot."""
     stream_options: ClassVar[Options] = {}
@@ -277,11 +285,15 @@ class Subject(ABC):
     def _read(self, store: MemoryStore, table: Table, snapshot: str) -> list[Row]:
         """The newest rows of a table or a branch, which are those of a snapshot; and which files they came from."""
         with store.noting() as files:
-            rows = rows_of(table.read(["id", "v"]))
+            rows = self.rows_seen(table, snapshot)
         if snapshot:
             there = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
             self._looks[snapshot] = rows, {path: there[path] for path in there if not self.points(path)}
         return rows
+
+    def rows_seen(self, table: Table, snapshot: str) -> list[Row]:
+        """The newest rows of a table, which are those of a snapshot."""
+        return rows_of(table.read(["id", "v"]))
 
     def rows_before(self, store: MemoryStore, name: str) -> list[Row] | None:
         """The rows that a snapshot had when the table was seen, if it still has the same files."""
@@ -303,9 +315,8 @@ class Subject(ABC):
 
     def data(self, rows: Sequence[Row], beside: Mapping[str, pa.DataType] = {}) -> pa.Table:
         """Rows as Arrow data. `beside` are further columns, which have the value of `v`."""
-        columns: Sequence[Any] = (
-            [key for key, _ in rows], [PARTS[key % len(PARTS)] for key, _ in rows], [value for _, value in rows],
-        )  # fmt: skip
+        parts = [self.parts[key % len(self.parts)] for key, _ in rows]
+        columns: Sequence[Any] = ([key for key, _ in rows], parts, [value for _, value in rows])
         data = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
         for name, type in beside.items():
             data = data.append_column(name, data["v"].cast(type))

@@ -11,7 +11,6 @@ from lakebed.model.commit import CommitMessage
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.life import Life
 from lakebed.testing.simulation.model import Apply, Change, Row, adding, putting, removing, replacing
-from lakebed.testing.simulation.subject import PARTS
 from lakebed.verbs.table import Table
 from lakebed.verbs.two_phase import TableWriter
 
@@ -49,7 +48,8 @@ class Writes(Life):
     def overwrite(self) -> None:
         """Rows take the place of all, or of all in their partitions."""
         rows = self._rows()
-        self._write(rows, "overwrite", replacing(rows, PARTS if self.subject.partitioned else None), replaces=True)
+        parts = self.subject.parts if self.subject.partitioned else None
+        self._write(rows, "overwrite", replacing(rows, parts), replaces=True)
 
     def overwrite_table(self) -> None:
         """Rows take the place of all, also of those in other partitions."""
@@ -62,9 +62,9 @@ class Writes(Life):
         if not self.subject.partitioned:
             self.overwrite()
             return
-        rows = self._rows()
-        gone = {key % len(PARTS) for key, _ in rows}
-        change = removing(key for key in range(self.subject.ids) if key % len(PARTS) in gone)
+        rows, count = self._rows(), len(self.subject.parts)
+        gone = {key % count for key, _ in rows}
+        change = removing(key for key in range(self.subject.ids) if key % count in gone)
         self._write(rows, "delete", change, certain=False, replaces=True, options=self.subject.partition_drops)
 
     def two_phase(self) -> None:

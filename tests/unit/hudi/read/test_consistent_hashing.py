@@ -11,6 +11,7 @@ import pytest
 import lakebed
 from tests.golden import expected, unpack
 from tests.golden.compare import load
+from tests.tables.hudi.rings import RING, ROWS, batch
 from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
@@ -170,3 +171,20 @@ def test_a_group_without_base_file_that_a_delta_commit_rewrote(tmp_path: Path) -
     table.done(4, [table.log("g", 3, table.data(4, [{"id": "a", "ts": 4, "x": "a4"}]))])
     assert rows(table.open(), "x") == {"a": "a4", "b": "b2"}
     assert rows(table.open(), "x", as_of=t(2)) == {"a": "a1", "b": "b2"}
+
+
+@pytest.mark.parametrize("partitions", [["dt"], []])
+def test_an_overwrite_of_buckets_that_no_row_has_come_to_deletes_what_was_there(
+    tmp_path: Path, partitions: list[str]
+) -> None:
+    """It gives them all new file groups, and names the old ones of all."""
+    described = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.table.cdc.enabled": True}
+    table = lakebed.create(tmp_path / "t", "hudi", ROWS, ["id"], partitions, {**described, **RING})
+    table.write(batch(0, v="old"))
+    before = table.history()[-1].time
+    table.write(batch(2, v="new"), "overwrite")
+    changes = lakebed.open(table.location, {"cdc.enabled": True}).changes(["id", "v"], after=before)
+    assert sorted((row["_row_kind"], row["v"]) for row in changes.read_all().to_pylist()) == [
+        ("+I", "new"),
+        ("-D", "old"),
+    ]

@@ -179,3 +179,26 @@ def test_a_bucket_that_begins_beside_an_overwrite(
     assert held(table) == {2: "over"}
     table.write(batch(*range(4, 24, 2), v="up"), "upsert", options)
     assert held(table) == {2: "over"} | dict.fromkeys(range(4, 24, 2), "up")
+
+
+def test_buckets_that_another_write_renews_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began later and completes first, so that its buckets would count, and no row of the other write be found."""
+    dropped = {OPERATION: "delete_partition"}
+    table = orders(tmp_path)
+    table.write(batch(0))
+    table.write(batch(0), "delete", dropped)
+    run = WriteRun.run
+
+    def interrupted(self: WriteRun, rows: Any) -> Any:
+        monkeypatch.setattr(WriteRun, "run", run)
+        outcome = run(self, rows)
+        lakebed.open(table.location).write(batch(0), "delete", dropped)
+        return outcome
+
+    monkeypatch.setattr(WriteRun, "run", interrupted)
+    with pytest.raises(CommitConflictError):
+        table.write(batch(2, v="over"), "overwrite")
+    assert held(table) == {}
+    table.write(batch(2, v="over"), "overwrite")
+    table.write(batch(2, 4, v="up"), "upsert")
+    assert held(table) == {2: "up", 4: "up"}

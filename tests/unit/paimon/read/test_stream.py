@@ -377,6 +377,28 @@ def test_rows_of_a_key_that_an_overwrite_moved_stay_in_order(make: Make) -> None
     assert len(full.plan(full.initial(), full.latest(full.initial(), UNBOUNDED)).splits) == 6
 
 
+@pytest.mark.parametrize("mode", ["upsert", "overwrite"])
+def test_postponed_rows_come_after_those_that_they_replace(make: Make, mode: str) -> None:
+    """Whatever the number of tasks: rows of real buckets that were read in full, or that an overwrite removed, and
+    postponed ones that it removed."""
+    table = make(bucket="-2", postpone_default__bucket__num="2", streaming__read__overwrite="true")
+    table.write(rows(*(("a", number, "v", 1) for number in range(9, -1, -1)), ("b", 1, "v", 1)))
+    table.rewrite()
+    reader = lakebed.open(table.location, {"scan.mode": "latest-full"}).stream()
+    start = reader.initial()
+    table.write(rows(*(("a", number, "w", 2) for number in range(11, 5, -1))))
+    table.write(rows(*(("a", number, "x", 3) for number in range(9, 4, -1))), mode=mode)
+    plan = reader.plan(start, reader.latest(start, UNBOUNDED))
+    table.rewrite()
+    wanted = {row[:2]: row for row in contents(table)}
+    for order in (plan.splits, plan.splits[::-1]):
+        state: dict[tuple[str, int], tuple[Any, ...] | None] = {}
+        for row in (row for split in order for batch in plan.read(split) for row in batch.to_pylist()):
+            kind = row.pop("_row_kind")
+            state[row["dt"], row["id"]] = tuple(row.values()) if kind in ("+I", "+U") else None
+        assert {key: row for key, row in state.items() if row is not None} == wanted
+
+
 def test_a_column_that_is_added_comes_with_the_next_stream(location: Path) -> None:
     reader = stream(location, scan_snapshot__id="1", read_commits_limit="1")
     batches = drain(reader)

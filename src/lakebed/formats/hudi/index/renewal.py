@@ -7,9 +7,10 @@ take once that has completed. (Releases of Hudi that delete such a partition lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.hashing import HashingMetadata
 from lakebed.formats.hudi.index.consistent import ConsistentIndex
 from lakebed.formats.hudi.index.hashing_files import load_rings
@@ -30,6 +31,21 @@ def new_rings(
     if others and has_rings(state.store, state.config):
         changed |= {partition: ring.renewed(instant) for partition, ring in load_rings(state, others).items()}
     return tuple(changed.values())
+
+
+def check_renewed(state: TableState, rings: Sequence[HashingMetadata]) -> None:
+    """CommitConflictError where buckets that a write renews are not those any more that it began with. `state` is the
+    table now. A write that began before another one may complete after it, and of two renewals the one of the later
+    instant would count, whatever was written last."""
+    now = load_rings(state, [ring.partition for ring in rings])
+    for ring in rings:
+        if now[ring.partition].sequence + 1 != ring.sequence:
+            raise CommitConflictError(
+                f"the buckets of partition {ring.partition!r} changed after this write began",
+                table=state.store.location,
+                instant=ring.instant,
+                todo="Write the rows again",
+            )
 
 
 def with_buckets(state: TableState, replaced: Replaced, rings: tuple[HashingMetadata, ...]) -> Replaced:

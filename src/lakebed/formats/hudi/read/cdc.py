@@ -160,8 +160,9 @@ class _Planner:
             groups = file_groups(files)
             for time, file_id in replaced.get(partition, ()):
                 gone = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
-                touch = Touch(self._range.orders[time], partition, file_id, removes=True, adds=False)
-                changes.add(touch, self._place(time, 0), gone)
+                if gone is not None:
+                    touch = Touch(self._range.orders[time], partition, file_id, removes=True, adds=False)
+                    changes.add(touch, self._place(time, 0), gone)
             for file_id, written in self._stats.get(partition, {}).items():
                 group = groups.get(file_id) or FileGroup(file_id, [], [])
                 changes.add_size(partition, file_id, sum(stat.size for _, stat in written))
@@ -188,12 +189,15 @@ class _Planner:
     def _place(self, time: str, step: int) -> ChangeOrder:
         return self._range.orders[time], time, step
 
-    def _replaced(self, partition: str, group: FileGroup, time: str) -> FileGroupChange:
-        """The deletes of a file group that a commit replaced. A clean that has not ended may have removed its files, so
-        what commits say that they wrote to it must be there; DataCleanedError where it is not."""
+    def _replaced(self, partition: str, group: FileGroup, time: str) -> FileGroupChange | None:
+        """The deletes of a file group that a commit replaced, None where nobody had begun it. A clean that has not
+        ended may have removed its files, so what commits say that they wrote to it must be there; DataCleanedError
+        where it is not."""
         view = self._view_before(time)
         wrote = self._known.get(partition, {}).get(group.file_id, ())
         before = self._slice(partition, group, view, [(t, stat) for t, stat in wrote if view.order(t) is not None])
+        if before is None and not Completeness(self._state, view).was_begun(partition, group.file_id):
+            return None
         if before is None:
             raise Completeness(self._state, view).error(group_name(partition, group.file_id), time)
         return FileGroupChange(time, partition, before=before, deletes=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.hudi.codec.metadata import WriteStat
-from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HASHING_METADATA, file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles
@@ -59,6 +59,17 @@ class Completeness:
     def vanished(self, partition: str, listed: Iterable[str]) -> set[str]:
         """File groups of a partition of which cleans removed every file; `listed` are those that still have files."""
         return set(self.state.cleaned_groups(self.view.bound).get(partition, ())) - set(listed)
+
+    def was_begun(self, partition: str, file_id: str) -> bool:
+        """Whether there were files of a group that a commit of the table replaced. Under consistent hashing such a
+        commit names the groups of all buckets, of those too that no row had come to; others name what was there."""
+        rings = self.state.store.list(HASHING_METADATA)
+        if not (rings.folders or rings.files):
+            return True
+        archived = (one.commit for one in self.state.archived.commits("", self.view.bound))
+        commits = (*self.state.commits(self.view).values(), *archived)
+        wrote = any((stat.partition, stat.file_id) == (partition, file_id) for one in commits for stat in one.stats)
+        return wrote or bool(self.state.deleted_files(partition, file_id, self.view.bound))
 
     def is_older(self, file_slice: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
         """Whether the view once had a newer base file than the slice has."""

@@ -27,7 +27,7 @@ from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.hashing_files import mark_rings, save_rings
 from lakebed.formats.hudi.index.lookups import begin_lookup
-from lakebed.formats.hudi.index.renewal import new_rings, with_buckets
+from lakebed.formats.hudi.index.renewal import check_renewed, new_rings, with_buckets
 from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
@@ -225,6 +225,8 @@ class HudiSink:
 
             def last_steps() -> None:
                 once.refuse_replay(identifier)
+                if rings:
+                    check_renewed(run.files.state.later(), rings)
                 save_rings(context.store, rings)
                 if ids is not None:
                     ids.keep()

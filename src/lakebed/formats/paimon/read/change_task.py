@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, arrow_schema
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.merge import key_runs, sort_order
 from lakebed.formats.paimon.read.sections import overlapping
 from lakebed.formats.paimon.read.split import ChangeSplit, How, Only, PaimonSplit, Step
@@ -85,7 +86,7 @@ class ChangeReader:
                 for batch in self.rows.written(step.added, needed) if step.added else ():
                     yield _with_kinds(batch)
             case How.REPLACED:
-                for batch in self.rows.kept(step.removed, needed) if step.removed else ():
+                for batch in self._gone(step.removed) if step.removed else ():
                     batch = _adds(batch)
                     yield _with_kinds(batch, _REVERSED[_kinds(batch)])
                 for batch in self.rows.kept(step.added, needed) if step.added else ():
@@ -95,6 +96,11 @@ class ChangeReader:
                     yield _with_kinds(batch)
             case How.COMPARED:
                 yield from self._compared(step)
+
+    def _gone(self, removed: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        """The rows of files that are gone: merged, but for postponed ones, which are not sorted."""
+        read = self.rows.written if removed.bucket == POSTPONE_BUCKET else self.rows.kept
+        return read(removed, self.rows.needed)
 
     def _compared(self, step: Step) -> Iterator[pa.RecordBatch]:
         """The rows of keys that only one side has, or whose rows differ: -D of a row that is gone, and the new row with

@@ -201,7 +201,10 @@ class Steps:
         steps = self._new_round()
         for bucket in {**removed, **added}:
             new = self._split(bucket, added[bucket]) if bucket in added else None
-            if bucket in removed:
+            if bucket in removed and bucket[1] == POSTPONE_BUCKET:  # its rows are not sorted, and told as they come
+                steps.append(Step(How.REPLACED, None, self._split(bucket, removed[bucket])))
+                steps += [Step(How.WRITTEN, new)] if new is not None else []
+            elif bucket in removed:
                 steps.append(Step(How.REPLACED, new, self._split(bucket, removed[bucket])))
             else:
                 steps.append(Step(How.WRITTEN, new))

@@ -1,8 +1,8 @@
 """The order of changes where keys move between buckets: what a commit retracts comes before what it adds.
 
-A key's bucket is its own, so buckets are read side by side. There are two exceptions: a table whose keys move between
-partitions, and an overwrite, which gives keys of dynamic buckets new ones, or a partition another number of buckets,
-whether or not its own rows are read.
+A key's bucket is its own, so buckets are read side by side. There are three exceptions: a table whose keys move between
+partitions; an overwrite, which gives keys of dynamic buckets new ones, or a partition another number of buckets,
+whether or not its own rows are read; and postponed rows, which replace those of all real buckets.
 """
 
 from __future__ import annotations
@@ -12,26 +12,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.read.split import ChangeSplit, How, Only, Step
 
 
 def moved_partitions(
     rounds: Iterable[Sequence[Step]], totals: Mapping[bytes, Set[int]], mode: BucketMode, passes_over: bool
 ) -> frozenset[bytes]:
-    """The partitions, as serialized rows, where an overwrite may have put keys into other buckets than they were in.
+    """The partitions, as serialized rows, where an overwrite may have put keys into other buckets than they were in,
+    and those that have rows in postponed buckets and in real ones.
 
     `rounds` are the steps of each commit, and `totals` the numbers of buckets that files of a partition were written
     for. `passes_over`: there is an overwrite among the commits whose rows are not read.
     """
     commits = Counter[bytes]()
     retracting: set[bytes] = set()
+    real: set[bytes] = set()
+    postponed: set[bytes] = set()
     for steps in rounds:
+        for step in steps:
+            (postponed if step.side.bucket == POSTPONE_BUCKET else real).add(step.side.partition)
         commits.update({step.side.partition for step in steps})
         retracting |= {step.side.partition for step in steps if retracts(step)}
     several = {partition for partition, count in commits.items() if count > 1}
     if mode is BucketMode.HASH_DYNAMIC:
         return frozenset(retracting | several if passes_over else retracting)
-    return frozenset(one for one in retracting | several if len(totals.get(one, ())) > 1)
+    resized = {one for one in retracting | several if len(totals.get(one, ())) > 1}
+    return frozenset(resized | (postponed & real))
 
 
 def retracts(step: Step) -> bool:
