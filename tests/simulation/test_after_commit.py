@@ -19,25 +19,28 @@ from lakebed.testing.simulation.subject import Subject, rows_of
 
 ANY = READS | CHANGES | {"modified"}
 OPTIONS = {"hudi": {"hoodie.clean.commits.retained": 1}}
+UNKEYED = ("paimon-tracked",)
 
 
 def written(format: str, seed: int, *faults: Fault) -> tuple[Subject, FaultyStore, str]:
     """A table's third write, with faults: how it ended."""
     subject = SUBJECTS[format](random.Random(seed))
-    subject.keyed, real = True, MemoryStore("s3://simulated/after/db.db/t", lambda: 1_800_000_000.0)
+    subject.keyed, real = format not in UNKEYED, MemoryStore("s3://simulated/after/db.db/t", lambda: 1_800_000_000.0)
     if isinstance(subject, IcebergCatalogSubject):  # the other one's client writes nothing when it commits
         subject.kind = "SimulatedMetastore"
+    mode, options = "upsert" if subject.keyed else "append", OPTIONS.get(format.partition("-")[0], {})
     with patch.object(opening, "RemoteStore", lambda *_: real):  # a catalog opens the files itself
         subject.create(real)
         for turn in range(2):
-            subject.open(real).write(subject.data([(1, turn)]), "upsert", OPTIONS.get(format, {}))
+            subject.open(real).write(subject.data([(1, turn)]), mode, options)
     store = FaultyStore(real, *faults)
     with patch.object(opening, "RemoteStore", lambda *_: store):
-        result = subject.open(store).write(subject.data([(1, 2), (2, 3)]), "upsert", OPTIONS.get(format, {}))
+        result = subject.open(store).write(subject.data([(1, 2), (2, 3)]), mode, options)
     assert result.outcome is Outcome.COMMITTED
     with patch.object(opening, "RemoteStore", lambda *_: real):
         subject.complete(subject.open(real))
-        assert sorted(rows_of(subject.open(real).read(["id", "v"]))) == [(1, 2), (2, 3)]
+        before = [] if subject.keyed else [(1, 0), (1, 1)]
+        assert sorted(rows_of(subject.open(real).read(["id", "v"]))) == [*before, (1, 2), (2, 3)]
     return subject, store, " ".join(result.notes)
 
 

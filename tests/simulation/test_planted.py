@@ -285,7 +285,10 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         "paimon", 1975, lambda: patch.object(paimon_committer, "check_columns", never)
     ),
     "appends to buckets that rows have left, Paimon": (
-        "paimon", 470, lambda: patch.object(attempt, "check_routes", lambda *_: True)
+        "paimon", 470,
+        lambda: all_of(
+            patch.object(attempt, "check_routes", lambda *_: True), patch.object(attempt, "buckets_of_others", never)
+        ),
     ),
     "postponed rows in another order, Paimon": (
         "paimon-postponed", 820000, lambda: patch.object(postpone, "_partitions", newest_first)

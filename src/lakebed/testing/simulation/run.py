@@ -180,11 +180,13 @@ class Run:
         self._all_kept()
 
     def _cleaned(self, table: Table) -> None:
-        """Clean up. What nothing names goes, and nothing else does."""
+        """Clean up. What nothing names goes, and nothing else does. The second step finds what the first one has left
+        to age."""
         subject = self.subject
         before = {path for path in subject.needed(self.real) if not path.startswith((STAGING, *subject.upkeep))}
         for options in subject.orphans():
             table.expire(options=options)
+            self.world.time += _LATER
         there = {path for path in self.real.files if not path.startswith(STAGING)}
         if lost := sorted(before - there):
             raise Violation(f"the clean-up removed files that the table names: {lost}")
