@@ -136,6 +136,24 @@ def test_spark_sees_into_it(spark: SparkSession, numbers: Path) -> None:
     assert "FileScan" not in scans(lakebed.spark.read(spark, str(numbers), native=False))
 
 
+def test_no_filter_loses_a_nan(spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]) -> None:
+    """Spark takes NaN for the greatest number; the statistics of a file do not have it."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("d", pa.float64()), ("f", pa.float32()), ("s", pa.struct([("d", pa.float64())]))]
+    )
+    table = lakebed.create(tmp_path / "t", "paimon", schema, options={"file.format": "parquet"})
+    doubles = [float("nan"), 1.0, -0.0, None]
+    rows = {"id": range(4), "d": doubles, "f": doubles, "s": [{"d": double} for double in doubles]}
+    table.write(pa.table([pa.array([*rows[name]], schema.field(name).type) for name in schema.names], schema=schema))
+    frame, through_arrow = (lakebed.spark.read(spark, table.location, native=native) for native in (True, False))
+    for where in ("d > 1", "f >= 2", "s.d > 1", "d = double('nan')", "d = 0", "s.d = 0", "f <=> null", "not (d <= 1)"):
+        ids = ids_of(through_arrow.where(where))
+        assert ids_of(frame.where(where)) == ids, where
+        assert ids, where
+    assert ids_of(lakebed.spark.read(spark, table.location, where="not (d <= 1)")) == [0]
+    assert [len(choice.paths) for choice in choices] == [1, 1]
+
+
 SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",

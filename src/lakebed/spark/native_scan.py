@@ -343,15 +343,30 @@ def _bytes(splits: Sequence[Split]) -> int:
 
 def _value(source: PlainColumn, stored: pa.Schema, wanted: pa.DataType, field: StructField) -> Column | str:
     """A column of the table under its name, in SQL where it is one of the file. Only narrower numbers are cast: Spark
-    refuses to cast to a type inside which something may not be null, since anything in a stored column may be."""
+    refuses to cast to a type inside which something may not be null, since anything in a stored column may be.
+
+    Spark takes NaN for the greatest number, but statistics of files leave it out, so a filter that is pushed to them
+    would lose it. Nothing is pushed through a function, here one that gives its argument.
+    """
     if source.stored:
         column = quoted(source.stored)
+        if pa.types.is_floating(wanted):
+            column = f"nanvl({column}, {column})"
+        elif pa.types.is_struct(wanted) and _has_floats(wanted):
+            column = f"coalesce({column}, {column})"
         if not same_values(stored.field(source.stored).type, wanted):
             column = f"CAST({column} AS {field.dataType.simpleString()})"
         return f"{column} AS {quoted(field.name)}"
     value = None if source.constant is None else constant(source.constant)
     assert value is not None
     return value.alias(field.name)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Whether a type is one of floating numbers, or of structs with a field of that kind."""
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def _selected(files: DataFrame, values: Sequence[Column | str]) -> DataFrame:
