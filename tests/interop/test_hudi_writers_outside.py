@@ -167,5 +167,24 @@ def test_rows_of_both_writers_are_there_once(
     print(acknowledged, f"{len(taken_back)} rollbacks")
 
 
+@pytest.mark.parametrize(
+    ("release", "version", "kind"),
+    [("1.1.1", 9, "COPY_ON_WRITE"), ("1.0.2", 8, "MERGE_ON_READ"), ("0.15.0", 6, "COPY_ON_WRITE")],
+    indirect=["release"],
+)
+def test_a_release_reads_and_writes_a_table_that_nobody_has_written(
+    release: Release, version: int, kind: str, tmp_path: Path
+) -> None:
+    rows, path = release.folder / "rows.parquet", tmp_path / "t"
+    described = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+    fields = {"hoodie.table.ordering.fields": "ts", "hoodie.table.timeline.timezone": "UTC"}
+    lakebed.create(path, "hudi", batch("jvm", 0).schema, ["id"], ["dt"], {**described, **fields})
+    assert release.order(do="read", path=str(path), columns=["id"], options={}) == []
+    pq.write_table(batch("jvm", 1), rows)
+    options = {**SINK, **{key: str(value) for key, value in described.items()}}
+    release.order(do="write", path=str(path), rows=str(rows), options=options, mode="append")
+    assert sorted(lakebed.open(path).read(["id"]).read_all()["id"].to_pylist()) == ["jvm1", "k1", "k4"]
+
+
 def _shared(number: int) -> list[int]:
     return [number % len(KEYS), (number + 3) % len(KEYS)]

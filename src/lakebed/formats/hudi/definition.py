@@ -36,6 +36,7 @@ from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions, check
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
+from lakebed.kernel.rows.columns import check_names
 
 _MODEL = "org.apache.hudi.common.model."
 _EVENT_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
@@ -54,6 +55,8 @@ _REFUSED = {
     opt.LOGICAL_TIMESTAMPS: True,
 }
 """Settings that lakebed does not write, by option."""
+_KEEP = ".keep"
+"""A file that makes the folder of instants exist, also in an object store. No engine takes it for an instant."""
 
 
 def create_table(
@@ -87,6 +90,8 @@ def create_table(
             table=store.location,
             todo="Try to open it with lakebed.open before you create it again",
         )
+    if config.layout >= 2:  # Hudi's own engine lists the folder before there is an instant, and fails where it is not
+        store.write(f"{config.timeline_folder}/{_KEEP}", b"")
 
 
 def new_properties(
@@ -100,6 +105,7 @@ def new_properties(
     ordering = [name.strip() for name in options[opt.ORDERING].split(",") if name.strip()]
     kinds = field_kinds(",".join(partitions))
     partitions = [name.partition(":")[0] for name in partitions] if kinds else partitions
+    check_names(schema.names, location)
     _check_plain(keys, partitions, location)
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
     check_kinds(schema, (*keys, *partitions), location)

@@ -26,6 +26,7 @@ from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
 from lakebed.formats.iceberg.unserved import RESERVED
 from lakebed.kernel import clock
 from lakebed.kernel.predicates.where import find_column
+from lakebed.kernel.rows.columns import check_struct
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 FORMAT_VERSION = "format-version"
@@ -152,6 +153,7 @@ def column_type(kind: pa.DataType, column: str, ids: Iterator[int], version: int
     if pa.types.is_dictionary(kind):
         return column_type(kind.value_type, column, ids, version, table)
     if pa.types.is_struct(kind):
+        check_struct(kind, column, table)
         return T.StructType(*_fields([kind.field(n) for n in range(kind.num_fields)], ids, version, table))
     if pa.types.is_map(kind):
         key, value = next(ids), next(ids)

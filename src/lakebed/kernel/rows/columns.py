@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +34,32 @@ def schema_of(given: object) -> pa.Schema:
         f"the schema has the type {type(given).__name__}",
         todo='Give a pyarrow.Schema, a dict such as {"id": "int64"}, or SQL such as "id bigint, name string"',
     )
+
+
+def check_names(names: Sequence[str], table: str) -> None:
+    """SchemaError where a table has no column, or two of one name."""
+    if not names:
+        raise SchemaError("a table needs at least one column", table=table)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise SchemaError(f"two columns have the name {name!r}", table=table, todo="Rename one of them")
+
+
+def check_struct(kind: pa.StructType, column: str, table: str = "") -> None:
+    """SchemaError for a struct in a column that has no field, which no file can hold, or two of one name."""
+    names = [field.name for field in kind]
+    if not names:
+        raise SchemaError(
+            f"column {column!r} has a struct without fields",
+            table=table,
+            why="no file can hold it",
+            todo="Leave it out",
+        )
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise SchemaError(
+                f"a struct in column {column!r} has two fields {name!r}", table=table, todo="Rename one of them"
+            )
 
 
 def _field(name: object, kind: object) -> pa.Field:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakebed.errors import SchemaError
 from lakebed.kernel.decoding import decoding, parsed_json
+from lakebed.kernel.rows.columns import check_struct
 
 META_FIELDS = (
     "_hoodie_commit_time",
@@ -115,7 +116,8 @@ def _type(kind: pa.DataType, name: str, namespace: str) -> Any:
         return {"type": "map", "values": ["null", _type(kind.item_type, name, namespace)]}
     if types.is_dictionary(kind):
         return _type(kind.value_type, name, namespace)
-    if types.is_struct(kind) and kind.num_fields:
+    if types.is_struct(kind):
+        check_struct(kind, name)
         fields = [avro_field(field.with_nullable(True), name, namespace) for field in kind]
         return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
     raise SchemaError(

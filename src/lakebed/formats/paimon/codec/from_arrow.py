@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakebed.errors import SchemaError
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType, arrow_type
+from lakebed.kernel.rows.columns import check_struct
 
 
 def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) -> DataType:
@@ -32,11 +33,12 @@ def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) 
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = type_from_arrow(kind.value_type, next_id, column)
         return DataType("ARRAY", element=_nullable(element, kind.value_field.nullable))
-    if pa.types.is_struct(kind) and kind.num_fields:  # no file format of Paimon can write a row without fields
+    if pa.types.is_struct(kind):
+        check_struct(kind, column)
         return DataType("ROW", fields=tuple(field_from_arrow(kind.field(i), next_id) for i in range(kind.num_fields)))
     raise SchemaError(
         f"column {column!r} has the type {kind}, which Paimon does not have",
-        todo=_INSTEAD.get(str(kind), "Leave it out" if pa.types.is_struct(kind) else "Cast it"),
+        todo=_INSTEAD.get(str(kind), "Cast it"),
     )
 
 
