@@ -53,7 +53,8 @@ def open_in_session(spark: SparkSession, location: str, options: Mapping[str, st
     settings mean for this table. Raises what `open_table` raises."""
     with_catalogs = in_session(spark, location, options)
     table = formats.open_table(location, with_catalogs)
-    more = formats.native_source(table.format).session_options(table, _settings(spark))
+    # One by one: PySpark asks the JVM once for each of all settings of a session.
+    more = formats.native_source(table.format).session_options(table, lambda key: str(spark.conf.get(key, "")))
     if not more:
         return table, with_catalogs
     whole = {**more, **with_catalogs}
@@ -61,6 +62,6 @@ def open_in_session(spark: SparkSession, location: str, options: Mapping[str, st
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
-    if hasattr(spark.conf, "getAll"):
+    if hasattr(type(spark.conf), "getAll"):
         return dict(spark.conf.getAll)
     return {row.key: row.value for row in spark.sql("SET").collect()}  # PySpark 3.5

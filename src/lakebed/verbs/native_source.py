@@ -21,6 +21,8 @@ from lakebed.verbs.table import Table
 from lakebed.verbs.write import Sink
 
 T = TypeVar("T", bound=Table)
+Setting = Callable[[str], str]
+"""Gives a setting of a session by its key, an empty text where the session does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _no_catalog(name: str, options: Mapping[str, str]) -> bool:
     return False
 
 
-def _no_options(table: Table, settings: Mapping[str, str]) -> Mapping[str, str]:
+def _no_options(table: Table, setting: Setting) -> Mapping[str, str]:
     return {}
 
 
@@ -112,7 +114,7 @@ class NativeSource(Generic[T]):
     catalog_options: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
     """The options that open tables in a catalog of the format, from its settings in a Spark session; None: lakebed has
     no such catalogs."""
-    session_options: Callable[[T, Mapping[str, str]], Mapping[str, str]] = _no_options
+    session_options: Callable[[T, Setting], Mapping[str, str]] = _no_options
     """The options that a session's own settings mean for a table: what the source takes from there."""
     has_catalog: Callable[[str, Mapping[str, str]], bool] = _no_catalog
     """Whether options, or the environment, have the settings of the catalog of this name."""

@@ -6,12 +6,10 @@ does not know these settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.options import WAP_ID
-from lakebed.verbs.native_source import NativeSource, SourceRequest
+from lakebed.verbs.native_source import NativeSource, Setting, SourceRequest
 from lakebed.verbs.stream import StreamReader
 
 
@@ -19,9 +17,9 @@ def _stream(table: IcebergTable, request: SourceRequest) -> StreamReader:
     return table.stream(request.columns, request.where, appends_only=True)
 
 
-def _audited(table: IcebergTable, settings: Mapping[str, str]) -> dict[str, str]:
+def _audited(table: IcebergTable, setting: Setting) -> dict[str, str]:
     """A session's `spark.wap.id` and `spark.wap.branch`, for a table that has write.wap.enabled."""
-    found = {option.key: settings.get(f"spark.{option.key}", "") for option in (WAP_ID, opt.WAP_BRANCH)}
+    found = {option.key: setting(f"spark.{option.key}") for option in (WAP_ID, opt.WAP_BRANCH)}
     given = {key: text for key, text in found.items() if text}
     if not given or not opt.properties(table.table_metadata.properties, table.options)[opt.WAP_ENABLED]:
         return {}
