@@ -154,6 +154,21 @@ def test_no_filter_loses_a_nan(spark: SparkSession, tmp_path: Path, choices: lis
     assert [len(choice.paths) for choice in choices] == [1, 1]
 
 
+def test_no_filter_loses_an_instant(spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice]) -> None:
+    """Spark cuts a bound to the unit of the file: what is before half a millisecond is not before 0."""
+    instant = pa.timestamp("ms", "UTC")
+    schema = pa.schema([("id", pa.int64()), ("at", instant), ("s", pa.struct([("at", instant)]))])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, options={"file.format": "parquet"})
+    instants = [0, 0, 1000]
+    rows = {"id": range(3), "at": instants, "s": [{"at": at} for at in instants]}
+    table.write(pa.table([pa.array([*rows[name]], schema.field(name).type) for name in schema.names], schema=schema))
+    frame = lakebed.spark.read(spark, table.location)
+    bound = "timestamp '1970-01-01 00:00:00.0005Z'"
+    for where, ids in {f"at < {bound}": [0, 1], f"s.at < {bound}": [0, 1], f"at <> {bound}": [0, 1, 2]}.items():
+        assert ids_of(frame.where(where)) == ids, where
+    assert len(choices[0].paths) == 1
+
+
 SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "America/Los_Angeles",

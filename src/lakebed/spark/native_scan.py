@@ -70,9 +70,11 @@ _UNREADABLE = (NotPlainError, LakebedError, OSError, pa.ArrowException, ValueErr
 @dataclass(frozen=True, slots=True)
 class NativeFiles:
     """Files that Spark reads alike: the columns that it reads of them, as they are stored, and for each column of the
-    table where its values come from. Either all of them have `deleted` rows or none."""
+    table where its values come from. Filters on `misleading` columns do not reach the files. Either all of them have
+    `deleted` rows or none."""
 
     stored: pa.Schema
+    misleading: frozenset[str]
     columns: tuple[PlainColumn, ...]
     paths: tuple[str, ...]
     deleted: tuple[DeletedRows, ...] = ()
@@ -117,7 +119,7 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
         for file, deleted in zip(
             files, deleting.of_files(pieces[number].search, files, plain.schema.names), strict=False
         ):
-            key = (deleted is not None, tuple(map(str, file.layout)), *map(_key, file.columns))
+            key = (deleted is not None, tuple(map(str, file.layout)), file.misleading, *map(_key, file.columns))
             groups.setdefault(key, []).append((number, file, deleted))
             sizes[key] += _bytes(pieces[number].splits) // len(files)
     chosen = sorted(groups, key=lambda key: -sizes[key])
@@ -131,6 +133,7 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
     scans = tuple(
         NativeFiles(
             files[0][1].layout,
+            files[0][1].misleading,
             files[0][1].columns,
             tuple(file.path for _, file, _ in files),
             tuple(deleted for *_, deleted in files if deleted is not None),
@@ -148,8 +151,7 @@ def native_frames(spark: SparkSession, choice: Choice, columns: Sequence[str]) -
         fields = spark_schema(choice.schema).fields
         wanted = wire_schema(choice.schema).types
         values = [
-            _value(source, scan.stored, kind, field)
-            for source, kind, field in zip(scan.columns, wanted, fields, strict=True)
+            _value(source, scan, kind, field) for source, kind, field in zip(scan.columns, wanted, fields, strict=True)
         ]
         with _without_listing_jobs(spark, len(scan.paths)):
             reader = spark.read.schema(spark_schema(scan.stored)).options(**_READING)
@@ -190,6 +192,7 @@ class _File:
     path: str
     rows: int
     layout: pa.Schema
+    misleading: frozenset[str]
     columns: tuple[PlainColumn, ...]
 
 
@@ -207,7 +210,8 @@ def _readable(pieces: Sequence[Piece[Any]], plain: PlainReads[Any], int96: bool)
             layout = None if columns is None or footer is None else _layout(footer, columns, plain.schema, int96)
             if layout is None or columns is None or footer is None or path is None:
                 break
-            files.append(_File(file, path, footer.rows, layout, columns))
+            misleading = frozenset(stored.name for stored in footer.columns if stored.misleads)
+            files.append(_File(file, path, footer.rows, layout, misleading & {*layout.names}, columns))
         paths = {file.path for file in files}
         if files and len(files) == len(paths) == len(piece.files) and paths.isdisjoint(seen):
             seen |= paths
@@ -341,32 +345,22 @@ def _bytes(splits: Sequence[Split]) -> int:
 # ---- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _value(source: PlainColumn, stored: pa.Schema, wanted: pa.DataType, field: StructField) -> Column | str:
+def _value(source: PlainColumn, scan: NativeFiles, wanted: pa.DataType, field: StructField) -> Column | str:
     """A column of the table under its name, in SQL where it is one of the file. Only narrower numbers are cast: Spark
     refuses to cast to a type inside which something may not be null, since anything in a stored column may be.
 
-    Spark takes NaN for the greatest number, but statistics of files leave it out, so a filter that is pushed to them
-    would lose it. Nothing is pushed through a function, here one that gives its argument.
+    No filter reaches the files through a function, so those on misleading columns go through one that changes nothing.
     """
     if source.stored:
         column = quoted(source.stored)
-        if pa.types.is_floating(wanted):
-            column = f"nanvl({column}, {column})"
-        elif pa.types.is_struct(wanted) and _has_floats(wanted):
+        if source.stored in scan.misleading:
             column = f"coalesce({column}, {column})"
-        if not same_values(stored.field(source.stored).type, wanted):
+        if not same_values(scan.stored.field(source.stored).type, wanted):
             column = f"CAST({column} AS {field.dataType.simpleString()})"
         return f"{column} AS {quoted(field.name)}"
     value = None if source.constant is None else constant(source.constant)
     assert value is not None
     return value.alias(field.name)
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    """Whether a type is one of floating numbers, or of structs with a field of that kind."""
-    if pa.types.is_struct(kind):
-        return any(_has_floats(field.type) for field in kind)
-    return bool(pa.types.is_floating(kind))
 
 
 def _selected(files: DataFrame, values: Sequence[Column | str]) -> DataFrame:

@@ -27,6 +27,7 @@ _ENCODINGS = frozenset(
 _JULIAN = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 _UNITS = {"milliseconds": "ms", "microseconds": "us"}
+_MISLEADING = frozenset({"FLOAT", "DOUBLE", "MILLISECONDS"})
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MOST_DIGITS = 38
 
@@ -37,11 +38,16 @@ class StoredColumn:
 
     `kind` is the type in which every reader gives its values, None where readers differ. Inside it everything may be
     null, and the parts of lists and maps have no names of the file. INT96 timestamps are microseconds.
+
+    `misleads`: whether the statistics of the column, or of a field of it, let Spark rule out rows that a filter keeps.
+    They leave NaN out, which Spark takes for the greatest number, and it cuts what instants are compared with to the
+    milliseconds of the file.
     """
 
     name: str
     kind: pa.DataType | None
     has_int96: bool = False
+    misleads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +125,15 @@ def _columns(arrow: pa.Schema, leaves: Described) -> tuple[StoredColumn, ...]:
         own: list[str] = []
         kind = _kind(field.type, field.name, left, own)
         # Spark finds columns without case: of two that differ in case alone it reads neither.
-        columns.append(StoredColumn(field.name, kind if names[field.name.lower()] == 1 else None, "INT96" in own))
+        known = kind if names[field.name.lower()] == 1 else None
+        columns.append(StoredColumn(field.name, known, "INT96" in own, not _MISLEADING.isdisjoint(own)))
     return tuple(columns)
 
 
 def _kind(arrow: pa.DataType, path: str, leaves: list[tuple[str, str, str]], physical: list[str]) -> pa.DataType | None:
     """The common type of a column or a part of one, whose leaves are taken off the end of `leaves`. `physical` gets
-    their physical types."""
+    their physical types, MILLISECONDS for instants of that unit. Of leaves of lists and maps it gets only INT96: no row
+    is ruled out by them."""
     types = pa.types
     if types.is_struct(arrow):
         parts = [(field.name, _kind(field.type, f"{path}.{field.name}", leaves, physical)) for field in arrow]
@@ -133,11 +141,15 @@ def _kind(arrow: pa.DataType, path: str, leaves: list[tuple[str, str, str]], phy
         known = unique and parts and all(kind is not None for _, kind in parts)
         return pa.struct(parts) if known else None
     if types.is_map(arrow):
-        key = _kind(arrow.key_type, f"{path}.key_value.key", leaves, physical)
-        item = _kind(arrow.item_type, f"{path}.key_value.value", leaves, physical)
+        inside: list[str] = []
+        key = _kind(arrow.key_type, f"{path}.key_value.key", leaves, inside)
+        item = _kind(arrow.item_type, f"{path}.key_value.value", leaves, inside)
+        physical += _int96(inside)
         return None if key is None or item is None else pa.map_(key, item)
     if types.is_list(arrow) or types.is_large_list(arrow):
-        element = _kind(arrow.value_type, _element_path(path, leaves[-1][0]), leaves, physical)
+        inside = []
+        element = _kind(arrow.value_type, _element_path(path, leaves[-1][0]), leaves, inside)
+        physical += _int96(inside)
         return None if element is None else pa.list_(element)
     if types.is_fixed_size_list(arrow) or types.is_list_view(arrow) or types.is_large_list_view(arrow):
         _kind(arrow.value_type, "", leaves, physical)
@@ -146,8 +158,18 @@ def _kind(arrow: pa.DataType, path: str, leaves: list[tuple[str, str, str]], phy
         _kind(arrow.storage_type, "", leaves, physical)
         return None
     leaf_path, kind, logical = leaves.pop()
-    physical.append(kind)
+    physical.append("MILLISECONDS" if _is_instant_of_milliseconds(logical) else kind)
     return _primitive(kind, logical) if leaf_path == path else None
+
+
+def _int96(physical: list[str]) -> list[str]:
+    return [kind for kind in physical if kind == "INT96"]
+
+
+@lru_cache(maxsize=256)
+def _is_instant_of_milliseconds(logical: str) -> bool:
+    says: dict[str, Any] = json.loads(logical)
+    return says["Type"] == "Timestamp" and says["timeUnit"] == "milliseconds" and bool(says["isAdjustedToUTC"])
 
 
 def _element_path(path: str, leaf: str) -> str:
