@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.errors import DataCleanedError
+from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.spark import deleted_rows, native_scan
 from tests.golden import opening, unpack
 from tests.spark.tables import as_bag
@@ -494,11 +495,11 @@ def test_merges_that_only_their_format_does(
     spark: SparkSession, tmp_path: Path, choices: list[native_scan.Choice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows made of several; more bytes or rows than are searched; a column that was of another type; more ways of
-    storing files than are scanned."""
+    storing files than are scanned; rows that Spark cannot tell, which are not even searched."""
     for name, options in {
         "aggregation": {"merge-engine": "aggregation", "fields.seq.aggregate-function": "sum"},
         "partial": {"merge-engine": "partial-update"},
-        "bytes": {}, "rows": {}, "type": {}, "scans": {},
+        "bytes": {}, "rows": {}, "type": {}, "scans": {}, "untold": {},
     }.items():  # fmt: skip
         table = keyed(tmp_path / name, options)
         table.write(entries(range(100), 5, 1))
@@ -512,6 +513,9 @@ def test_merges_that_only_their_format_does(
             patched.setattr(native_scan, "_MOST_SEARCHED", 1000 if name == "bytes" else 512 << 20)
             patched.setattr(native_scan, "_MOST_SEARCHED_ROWS", 150 if name == "rows" else 32 << 20)
             patched.setattr(native_scan, "_MOST_SCANS", 1 if name == "scans" else 32)
+            if name == "untold":
+                patched.setattr(native_scan, "can_be_told", lambda *_: False)
+                patched.setattr(BucketReader, "live", pytest.fail)
             arrow, native, _ = both(spark, tmp_path / name)
         assert native == arrow == as_bag(table.read())
-    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(0, 1)] * 6
+    assert [(len(choice.paths), len(choice.rest.splits)) for choice in choices] == [(0, 1)] * 7

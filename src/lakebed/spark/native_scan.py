@@ -112,13 +112,12 @@ def choose(plan: ReadPlan[Any], plain: PlainReads[Any] | None, int96: bool) -> C
         return nothing
     pieces = [*plain.pieces(plan.splits)]
     readable = _readable(pieces, plain, int96)
-    deleting = _Deleting.of([(pieces[number].search, files) for number, files in readable.items()])
+    names = plain.schema.names
+    deleting = _Deleting.of([(pieces[number].search, files) for number, files in readable.items()], names)
     groups: dict[object, list[tuple[int, _File, DeletedRows | None]]] = {}
     sizes: Counter[object] = Counter()
     for number, files in readable.items():
-        for file, deleted in zip(
-            files, deleting.of_files(pieces[number].search, files, plain.schema.names), strict=False
-        ):
+        for file, deleted in zip(files, deleting.of_files(pieces[number].search, files, names), strict=False):
             key = (deleted is not None, tuple(map(str, file.layout)), file.misleading, *map(_key, file.columns))
             groups.setdefault(key, []).append((number, file, deleted))
             sizes[key] += _bytes(pieces[number].splits) // len(files)
@@ -195,6 +194,14 @@ class _File:
     misleading: frozenset[str]
     columns: tuple[PlainColumn, ...]
 
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def tells_rows(self, names: Sequence[str]) -> bool:
+        """Whether Spark can tell its rows, with columns of these names, from those of other files."""
+        return can_be_told(self.name, (*self.layout.names, *names))
+
 
 def _readable(pieces: Sequence[Piece[Any]], plain: PlainReads[Any], int96: bool) -> dict[int, tuple[_File, ...]]:
     """The files of the pieces, by their number, of which Spark reads every file alike. No file is in two of them."""
@@ -228,12 +235,15 @@ class _Deleting:
         self._left = _DELETES_BYTES
 
     @classmethod
-    def of(cls, pieces: Iterable[tuple[Search | None, Sequence[_File]]]) -> Self:
-        """Search the first pieces whose deleted rows must be searched, several at once: most of it is Arrow's work."""
+    def of(cls, pieces: Iterable[tuple[Search | None, Sequence[_File]]], names: Sequence[str]) -> Self:
+        """Search the first pieces whose deleted rows must be searched, several at once: most of it is Arrow's work. No
+        piece is searched of whose files Spark could not tell rows of columns with these names."""
         searches, left, rows_left = [], _MOST_SEARCHED, _MOST_SEARCHED_ROWS
         for search, files in pieces:
             rows = sum(file.rows for file in files)
-            if search is not None and search.size <= left and rows <= rows_left:
+            if search is None or not all(file.tells_rows(names) for file in files):
+                continue
+            if search.size <= left and rows <= rows_left:
                 left -= search.size
                 rows_left -= rows
                 searches.append(search)
@@ -254,10 +264,9 @@ class _Deleting:
             return ()
         all_deleted: list[DeletedRows | None] = []
         for file, of_file in zip(files, positions, strict=True):
-            name = file.path.rpartition("/")[2]
             deleted = of_file[of_file < file.rows]
-            all_deleted.append(DeletedRows(key_of(name), file.rows, deleted) if len(deleted) else None)
-            if len(deleted) and not can_be_told(name, (*file.layout.names, *names)):
+            all_deleted.append(DeletedRows(key_of(file.name), file.rows, deleted) if len(deleted) else None)
+            if len(deleted) and not file.tells_rows(names):
                 return ()
         some = [deleted for deleted in all_deleted if deleted is not None]
         keys, size = {deleted.key for deleted in some}, sum(deleted.size for deleted in some)
