@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,21 @@ def test_indexes_of_hudi_are_kept(tmp_path: Path) -> None:
     check_partitions(location, "i")
     check_keys = RecordIndex(HudiTable(open_store(location), {}).state().metadata_table).locate(pa.array(["k0002"]))
     assert check_keys["partition"].to_pylist() == ["c"]
+
+
+def test_statistics_of_partitions_have_all_digits_of_a_decimal(tmp_path: Path) -> None:
+    """Python's decimals round to 28 digits in most of what is done to them."""
+    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("amount", pa.decimal128(38, 18))])
+    most = Decimal("99999999999999999999.999999999999999999")
+    least = most.copy_negate()
+    location = str(tmp_path / "table")
+    table = lakebed.create(location, "hudi", schema, ["id"], ["part"])
+    for key, amount in (("a", least), ("b", most)):
+        data = pa.table({"id": [key], "part": ["p"], "amount": [amount]}, schema)
+        table.write(data, mode="upsert", options=INDEXES)
+    check_partitions(location, "amount")
+    for key, amount in (("a", least), ("b", most)):
+        assert table.read(["id"], where=f"amount = {amount}").read_all()["id"].to_pylist() == [key]
 
 
 def test_statistics_of_partitions_are_those_that_hudi_writes(tmp_path: Path) -> None:

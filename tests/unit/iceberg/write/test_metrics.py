@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DoubleType, LongType, NestedField, StringType
 
+import lakebed
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.data_files import Metrics
@@ -136,3 +138,18 @@ def test_bloom_filters_are_those_that_the_table_asks_for(tmp_path: Path) -> None
         with pytest.raises(OptionError) as refused:
             make_table(tmp_path / share, schema, properties=wrong).write(pa.table({"id": [1]}))
         assert refused.value.key == "write.parquet.bloom-filter-fpp.column.id"
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_bounds_have_all_digits_of_a_decimal(format: str, tmp_path: Path) -> None:
+    """Python's decimals round to 28 digits in most of what is done to them."""
+    schema = pa.schema([("id", pa.int64()), ("amount", pa.decimal128(38, 18))])
+    most = Decimal("99999999999999999999.999999999999999999")
+    least = most.copy_negate()
+    table = lakebed.create(tmp_path / "t", "iceberg", schema, options={"write.format.default": format})
+    table.write(pa.table({"id": [1], "amount": [most]}, schema))
+    table.write(pa.table({"id": [2], "amount": [least]}, schema))
+    found = [file["readable_metrics"]["amount"] for file in table.metadata("files").read_all().to_pylist()]
+    assert {(each["lower_bound"], each["upper_bound"]) for each in found} == {(most, most), (least, least)}
+    for number, amount in ((1, most), (2, least)):
+        assert table.read(["id"], where=f"amount = {amount}").read_all()["id"].to_pylist() == [number]

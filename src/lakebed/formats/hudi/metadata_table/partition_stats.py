@@ -157,7 +157,7 @@ def _value(record: Record, bound: str, kind: pa.DataType) -> Any:
     typed = record.get("valueType")
     if pa.types.is_decimal(kind) and isinstance(value, bytes) and typed and typed["additionalInfo"]:
         scale = int(typed["additionalInfo"].partition(",")[2])
-        value = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale)
+        value = Decimal(f"{int.from_bytes(value, 'big', signed=True)}e{-scale}")
     elif pa.types.is_date(kind) and isinstance(value, int):
         value = datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
     elif pa.types.is_timestamp(kind) and typed and typed["typeOrdinal"] in _MILLIS:

@@ -155,7 +155,7 @@ class RangeEncoder:
             return _wrapper("Bytes", number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True))
         if kind.scale > _V1_SCALE or kind.precision - kind.scale > _V1_DIGITS - _V1_SCALE:
             return None
-        return _wrapper("Decimal", value.quantize(Decimal(1).scaleb(-_V1_SCALE), context=Context(prec=60)))
+        return _wrapper("Decimal", value.quantize(Decimal(f"1e-{_V1_SCALE}"), context=Context(prec=60)))
 
 
 def _wrapper(name: str, value: Any) -> tuple[str, dict[str, Any]]:

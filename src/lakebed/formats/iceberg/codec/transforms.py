@@ -198,7 +198,7 @@ def _untruncated(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, p
         return _untruncated_numbers(low, high, width)
     if pa.types.is_decimal(kind):
         wide = pa.decimal256(40, kind.scale)
-        return low, pc.add(high.cast(wide), pa.scalar(Decimal(width - 1).scaleb(-kind.scale), wide))
+        return low, pc.add(high.cast(wide), pa.scalar(Decimal(f"{width - 1}e-{kind.scale}"), wide))
     coded = high.dictionary_encode()
     after = [_after(value.as_py(), width) for value in coded.dictionary]
     return low, pa.array(after, kind).take(coded.indices)

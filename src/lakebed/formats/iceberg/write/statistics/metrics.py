@@ -20,6 +20,7 @@ from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.write.statistics.bounds import Bounds, comparable, encoded
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaf_column
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
+from lakebed.kernel.decimals import decimal_numbers
 
 # ---- Parquet: from the footer ----------------------------------------------------------------------------------------
 
@@ -125,8 +126,8 @@ def _extremes(column: pa.ChunkedArray | pa.Array) -> tuple[Any, Any]:
         column = pa.chunked_array([chunk.storage for chunk in chunks])
     low, high = pc.min_max(column).values()
     if pa.types.is_decimal(column.type):
-        scale = column.type.scale
-        return int(low.as_py().scaleb(scale)), int(high.as_py().scaleb(scale))
+        least, greatest = decimal_numbers(pa.array([low, high], column.type))
+        return least, greatest
     if pa.types.is_date(column.type):
         return low.cast(pa.int32()).as_py(), high.cast(pa.int32()).as_py()
     if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type):
