@@ -7,7 +7,7 @@ takes longer than all else in a small read, so `from_numpy` and `from_values` ta
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -201,6 +201,24 @@ def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def repeated(text: str, count: int) -> pa.DictionaryArray:
     """A column that has one text in each row, which is held once."""
     return pa.DictionaryArray.from_arrays(from_numpy(np.zeros(count, np.int32)), from_values([text], pa.string()))
+
+
+def leaves(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The plain columns inside of a column, or itself: the fields of structs, the elements of lists, the keys and the
+    values of maps."""
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        for chunk in column.chunks:
+            yield from leaves(chunk)
+    elif pa.types.is_map(kind):
+        yield from leaves(column.keys)
+        yield from leaves(column.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_struct(kind):
+        children = column.flatten()
+        for child in children if pa.types.is_struct(kind) else (children,):
+            yield from leaves(child)
+    else:
+        yield column
 
 
 def with_plain_texts(rows: pa.Table) -> pa.Table:

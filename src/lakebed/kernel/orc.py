@@ -14,10 +14,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as orc
 
+from lakebed.errors import UnsupportedError
+from lakebed.kernel.arrays import leaves
 from lakebed.kernel.files.remote_file import RemoteFile, RemoteInput
 
+_LAST = 2**63 - 1
+"""The last moment that nanoseconds since 1970 hold."""
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DENSE = 4
 """Where a quarter of the columns is read, whole stripes are fetched."""
 _FIRST, _MOST = 512 << 10, 32 << 20
@@ -41,7 +47,35 @@ class OrcReader:
         for stripe in range(self._file.nstripes):
             if self._ahead is not None:
                 self._ahead.begin_stripe(is_dense)
-            yield self._file.read_stripe(stripe, columns=names).select(names)
+            yield self._stripe(stripe, names)
+
+    def _stripe(self, stripe: int, names: Sequence[str]) -> pa.RecordBatch:
+        """UnsupportedError for times that nanoseconds cannot hold: Arrow reads those of ORC files as such."""
+        try:
+            return self._file.read_stripe(stripe, columns=names).select(names)
+        except pa.ArrowInvalid as error:
+            if "out of range for nanosecond" not in str(error):
+                raise
+            raise UnsupportedError(
+                "an ORC file has times before 1677 or after 2262",
+                why=str(error),
+                todo="Read the other columns, or let the table's own engine write Parquet files",
+            ) from error
+
+
+def misread_times(table: pa.Table) -> tuple[str, str] | None:
+    """A column with times that are not read back from an ORC file that Arrow wrote, and what they are; None where there
+    is no such column."""
+    for name in table.schema.names:
+        for times in leaves(table.column(name)):
+            if not pa.types.is_timestamp(times.type):
+                continue
+            least, greatest = pc.min_max(times).values()
+            if least.is_valid and least.value < 0:
+                return name, "before 1970, which other readers would not read back"
+            if greatest.is_valid and greatest.value > _LAST // _NANOSECONDS[times.type.unit]:
+                return name, "after 2262-04-11, which lakebed would not read back"
+    return None
 
 
 class _ReadAhead(io.RawIOBase):

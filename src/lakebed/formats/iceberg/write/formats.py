@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import StorageError, UnsupportedError
@@ -30,7 +29,7 @@ from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.decoding import writing
-from lakebed.kernel.orc import OrcWriter
+from lakebed.kernel.orc import OrcWriter, misread_times
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 
@@ -169,7 +168,7 @@ class OrcOut(OpenData):
 
     def _write(self, table: pa.Table) -> None:
         orc = pa.Table.from_arrays([_orc_column(column) for column in table.columns], schema=_orc_schema(self._schema))
-        _refuse_early_times(orc)
+        _refuse_misread_times(orc)
         if self._writer is None:
             self._metrics = ColumnMetrics(self._leaves, self._modes)
             self._writer = OrcWriter(self._sink, compression=self._layout.codec.replace("none", "uncompressed"))
@@ -235,18 +234,15 @@ def _is_unwritable(kind: pa.DataType) -> bool:
     )
 
 
-def _refuse_early_times(table: pa.Table) -> None:
+def _refuse_misread_times(table: pa.Table) -> None:
     """UnsupportedError for times before 1970: Arrow's ORC writer stores fractions of a second there in a way that Java
-    reads as other times."""
-    for field in table.schema:
-        if pa.types.is_timestamp(field.type):
-            least = pc.min(table.column(field.name))
-            if least.is_valid and least.value < 0:
-                raise UnsupportedError(
-                    f"column {field.name!r} has times before 1970, which other readers would misread in lakebed's ORC "
-                    "files",
-                    todo="Set write.format.default=parquet for this table",
-                )
+    reads as other times. It reads none after 2262."""
+    misread = misread_times(table)
+    if misread is not None:
+        raise UnsupportedError(
+            f"column {misread[0]!r} has times {misread[1]} from ORC files",
+            todo="Set write.format.default=parquet for this table",
+        )
 
 
 class AvroOut(OpenData):

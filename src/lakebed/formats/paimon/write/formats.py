@@ -7,7 +7,7 @@ refused before a byte is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,9 +20,10 @@ from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.kernel.arrays import leaves
 from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.options import Options
-from lakebed.kernel.orc import OrcWriter
+from lakebed.kernel.orc import OrcWriter, misread_times
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 FOOTER_TEXT_BYTES = 4096
@@ -197,7 +198,7 @@ ENCODERS: dict[str, type[ParquetEncoder] | type[OrcEncoder] | type[AvroEncoder]]
 def check_values(table: pa.Table, format_name: str, location: str) -> None:
     """Raise UnsupportedError for values that Paimon's own reader would not read back from a file of that format."""
     if format_name == "orc":
-        _refuse_early_times(table, location)
+        _refuse_misread_times(table, location)
     if format_name == "parquet" and _has_nanoseconds(table.schema):
         _refuse_far_times(table, location)
 
@@ -216,9 +217,9 @@ def _has_nanoseconds(schema: pa.Schema) -> bool:
     return any("timestamp[ns" in str(kind) for kind in schema.types)
 
 
-def _refuse_early_times(table: pa.Table, location: str) -> None:
+def _refuse_misread_times(table: pa.Table, location: str) -> None:
     """Refuse times before 1970: the C++ library writes those with a fraction of a second in a form on which Paimon's
-    own ORC reader fails."""
+    own ORC reader fails. It reads none after 2262."""
     for field in table.schema:
         if pa.types.is_nested(field.type) and "timestamp" in str(field.type):
             raise UnsupportedError(
@@ -226,15 +227,13 @@ def _refuse_early_times(table: pa.Table, location: str) -> None:
                 table=location,
                 todo="Use file.format=parquet",
             )
-        if pa.types.is_timestamp(field.type):
-            least = pc.min(table.column(field.name))
-            if least.is_valid and least.value < 0:
-                raise UnsupportedError(
-                    f"column {field.name!r} has times before 1970, which Paimon's reader would not read back from ORC "
-                    f"files of lakebed",
-                    table=location,
-                    todo="Use file.format=parquet",
-                )
+    misread = misread_times(table)
+    if misread is not None:
+        raise UnsupportedError(
+            f"column {misread[0]!r} has times {misread[1]} from ORC files",
+            table=location,
+            todo="Use file.format=parquet",
+        )
 
 
 def _refuse_far_times(table: pa.Table, location: str) -> None:
@@ -243,7 +242,7 @@ def _refuse_far_times(table: pa.Table, location: str) -> None:
     for field in table.schema:
         if not pa.types.is_nested(field.type):
             continue
-        for times in _leaves(table.column(field.name).combine_chunks()):
+        for times in leaves(table.column(field.name)):
             if not pa.types.is_timestamp(times.type) or times.type.unit == "ns":
                 continue
             bounds = pc.min_max(times)
@@ -255,21 +254,3 @@ def _refuse_far_times(table: pa.Table, location: str) -> None:
                     table=location,
                     todo="Use timestamps of at most six digits in all columns of the table",
                 )
-
-
-def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The plain columns inside a nested one."""
-    kind = column.type
-    if isinstance(column, pa.ChunkedArray):
-        for chunk in column.chunks:
-            yield from _leaves(chunk)
-    elif pa.types.is_map(kind):
-        yield from _leaves(column.keys)
-        yield from _leaves(column.items)
-    elif pa.types.is_list(kind):
-        yield from _leaves(column.values)
-    elif pa.types.is_struct(kind):
-        for place in range(kind.num_fields):
-            yield from _leaves(column.field(place))
-    else:
-        yield column
