@@ -38,7 +38,7 @@ from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.expire import run as expire_run
 from lakebed.formats.iceberg.expire.named_meanwhile import Stays
 from lakebed.formats.iceberg.read.stream import IcebergStream, StreamPosition
-from lakebed.formats.iceberg.repair import check
+from lakebed.formats.iceberg.repair import change, check
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon import branches as paimon_branches
 from lakebed.formats.paimon.codec.types import VALUE_KIND
@@ -87,6 +87,14 @@ def of_the_vector(self: check.Checker, sizes: dict[str, int], file: check.NamedF
 
 def as_it_is(_: TableOperations, done: Loaded, *__: Any) -> Stays:
     return Stays(done.metadata)
+
+
+def but_one_file(self: change.WithoutLost) -> set[str]:
+    """The data files that are lost now, but for one."""
+    return {*sorted(STILL_LOST(self))[1:]}
+
+
+STILL_LOST = change.WithoutLost._still_lost_data
 
 
 def no(*_: Any, **__: Any) -> bool:
@@ -256,6 +264,9 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "repairs that take a vector for its file, Iceberg": (
         "iceberg", 760034, lambda: patch.object(check.Checker, "_length", of_the_vector)
+    ),
+    "repairs that leave a lost file, Iceberg": (
+        "iceberg-lossy", 820000, lambda: patch.object(change.WithoutLost, "_still_lost_data", but_one_file)
     ),
     "commits without a check of files, Paimon": ("paimon", 79, lambda: patch.object(attempt, "check_conflicts", never)),
     "orphans of any age, Paimon": ("paimon", 1, lambda: patch.object(orphans, "older_than", all_paths)),

@@ -18,8 +18,8 @@ from lakebed.testing.simulation.run import SUBJECTS
 from lakebed.testing.simulation.world import START
 
 SEEDS = {
-    "paimon": 330, "paimon-postponed": 60, "paimon-dated": 40, "paimon-tracked": 40, "iceberg": 160,
-    "iceberg-catalog": 80, "hudi": 240, "hudi-consistent": 50,
+    "paimon": 330, "paimon-postponed": 60, "paimon-dated": 40, "paimon-tracked": 40, "iceberg": 140,
+    "iceberg-catalog": 80, "iceberg-lossy": 20, "hudi": 240, "hudi-consistent": 50,
 }  # fmt: skip
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10

@@ -79,6 +79,22 @@ def live_entries(files: Mapping[str, Content], root: Mapping[str, Any]) -> list[
     return [*live.values()]
 
 
+def live_data_files(files: Mapping[str, Content], root: str) -> list[str]:
+    """The names of the data files that the newest snapshot of an Iceberg table has. `root` is the current metadata."""
+    metadata = json.loads(files[root].data)
+    snapshots = {one["snapshot-id"]: one for one in metadata.get("snapshots") or ()}
+    newest = snapshots.get(metadata.get("current-snapshot-id"))
+    by_name = {path.rpartition("/")[2]: path for path in files}
+
+    def records(path: str) -> Iterable[Mapping[str, Any]]:
+        return _records_of(files[by_name[path.rpartition("/")[2]]].data)
+
+    manifests = [one["manifest_path"] for one in records(newest["manifest-list"])] if newest else []
+    entries = [entry for path in manifests for entry in records(path)]
+    live = [one["data_file"] for one in entries if one["status"] != _DELETED and not one["data_file"]["content"]]
+    return [file["file_path"].rpartition("/")[2] for file in live]
+
+
 @lru_cache(512)
 def _records_of(data: bytes) -> tuple[Mapping[str, Any], ...]:
     return tuple(read_records(data, numbers=True)) if data.startswith(b"Obj\x01") else ()

@@ -107,7 +107,8 @@ class Life:
         late = self.who.overtaken >= forgets and isinstance(error, CommitUnknownError)
         altered = isinstance(error, SchemaError) and self.model.altered_since(self.began)
         may_be = isinstance(error, CommitConflictError | NotInHistoryError | UsageError)
-        if not (self.who.hit or late or altered or may_be):
+        lacks = bool(self.model.lost)
+        if not (self.who.hit or late or altered or may_be or lacks):
             raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error
 
     # ---- what the model is told ----

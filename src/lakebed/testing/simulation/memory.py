@@ -42,6 +42,8 @@ class MemoryStore(Store):
         self._paths: list[str] = []
         """Those of all files that are listed, sorted."""
         self._versions = 0
+        self.lost: dict[str, Content] = {}
+        """Files that are gone, though nobody removed them."""
         self._noted: dict[str, int] | None = None
 
     @property
@@ -136,8 +138,33 @@ class MemoryStore(Store):
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing one is no error."""
+        self.lost.pop(path, None)
         if self.files.pop(inside(path), None) is not None and not path.startswith(f"{STAGING}/"):
             del self._paths[bisect_left(self._paths, path)]
+
+    def lose(self, path: str) -> None:
+        """A file is gone, by a fault of the disk."""
+        content = self.files[path]
+        self.delete(path)
+        self.lost[path] = content
+
+    def bring_back(self) -> None:
+        """All files that are gone are there again, as they were."""
+        while self.lost:
+            path, content = self.lost.popitem()
+            self.files[path] = content
+            insort(self._paths, path)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A block that sees the files that are gone, too: the judge knows what was in them."""
+        lost = dict(self.lost)
+        self.bring_back()
+        try:
+            yield
+        finally:
+            for path in lost:
+                self.lose(path)
 
     @contextmanager
     def noting(self) -> Iterator[dict[str, int]]:

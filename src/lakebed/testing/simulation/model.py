@@ -145,6 +145,8 @@ class Model:
         """The snapshots of tags."""
         self.staged: list[StagedWrite] = []
         """Writes that are in the table and that nobody sees."""
+        self.lost: dict[str, frozenset[int]] = {}
+        """The files that the table has lost, each with the `v` of the rows that were in it."""
         self.tag_made: dict[str, tuple[int, int]] = {}
         """When the steps began and ended that made tags, in ticks."""
         self.cut_expiries: list[tuple[int, int]] = []
@@ -357,6 +359,18 @@ class Model:
         old now, or of some of these."""
         due = self.due(_AHEAD_SECONDS if self.clocks_differ() else 0)
         return _without_some(state, parts, lambda part, _: part in due)
+
+    def without_lost(self) -> list[State]:
+        """The newest state, and what a repair may make of it: all rows of a file that is lost go, or of several."""
+        states = [self.now]
+        for values in self.lost.values():
+            states += [frozenset(row for row in each if row[1] not in values) for each in states]
+        return states
+
+    @property
+    def lost_names(self) -> set[str]:
+        """The names of the files that the table has lost."""
+        return {path.rpartition("/")[2] for path in self.lost}
 
     def due(self, ahead: float = 0) -> set[str]:
         """The partitions whose values are too old, by a clock that is ahead by some seconds."""

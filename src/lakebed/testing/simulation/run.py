@@ -20,6 +20,7 @@ from lakebed.testing.simulation.hudi import HudiSubject
 from lakebed.testing.simulation.hudi_consistent import ConsistentSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
 from lakebed.testing.simulation.iceberg_catalog import IcebergCatalogSubject
+from lakebed.testing.simulation.iceberg_lossy import LossySubject
 from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Model, Violation
@@ -43,6 +44,7 @@ SUBJECTS: dict[str, type[Subject]] = {
     "paimon-tracked": TrackedSubject,
     "iceberg": IcebergSubject,
     "iceberg-catalog": IcebergCatalogSubject,
+    "iceberg-lossy": LossySubject,
 }
 _LATER = 10 * 86_400.0
 _LATE_SECONDS = 30.0
@@ -140,7 +142,8 @@ class Run:
             running, self.world.current = self.world.current, None
             late, self.real.late = self.real.late, 0.0
             try:
-                seen, began, others = self.subject.see(self.real), process.began, process.committing
+                with self.real.whole():
+                    seen, began, others = self.subject.see(self.real), process.began, process.committing
                 self.model.publish(seen, change, who.actor.name, began, others)
             except Violation as broken:
                 self._broken(broken)
@@ -163,6 +166,7 @@ class Run:
         subject, model = self.subject, self.model
         table = subject.open(self.real)
         followers = [one.follower for one in self.processes.values() if one.follower is not None]
+        self.real.bring_back()
         subject.complete(table)
         subject.tell_all(table)
         for rows in subject.other_reads(self.real):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.testing.faults import Crash
-from lakebed.testing.simulation.branching import Branching
+from lakebed.testing.simulation.branching import Branching, no_change
+from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Change, Violation, putting
 
 
@@ -21,6 +22,11 @@ class StagedWrite:
     """How many processes publish it at this moment."""
     unsure: bool = False
     """Whether an attempt may have landed that nobody was told of, or others tried at the same time."""
+
+
+REPAIR = {"lakebed.repair.most-lost-percent": 100}
+"""Few files may be many of all."""
+_MOST_LOST = 3
 
 
 class Staging(Branching):
@@ -83,6 +89,35 @@ class Staging(Branching):
             least = len({key % count for key, _ in self.model.every.get(parts.snapshot, ())})
             if parts.partitions < least:
                 raise Violation(f"{self.name}: {parts.snapshot} has {least} partitions, not {parts.partitions}")
+
+    def lose(self) -> None:
+        """A file of the table is gone, and nobody removed it. What needs it fails until a repair."""
+        real = self.store.real
+        assert isinstance(real, MemoryStore)
+        with real.whole():
+            losable = self.subject.losable(real)
+        there = sorted(path for path in losable if path not in real.lost)
+        if there and len(real.lost) < _MOST_LOST:
+            path = self.chance.choice(there)
+            real.lose(path)
+            self.model.lost[path] = losable[path]
+
+    def mend(self) -> None:
+        """A repair takes what is lost out of the table: all rows of such a file go, and no others, and none of a file
+        that was lost before it began stays."""
+        model = self.model
+        before, change = {**model.lost}, self._move(Change("repair", no_change, certain=False, replaces=True))
+        change.leads_to = model.without_lost
+        done = self.table.repair(
+            options={**REPAIR, "lakebed.repair.check": self.chance.choice(["existence", "footer"])}
+        )
+        if wrong := [file.path for file in done.lost if file.path.rpartition("/")[2] not in model.lost_names]:
+            raise Violation(f"{self.name}: a repair found {wrong}, which nobody lost")
+        real = self.store.real
+        assert isinstance(real, MemoryStore)
+        with real.whole():
+            if stayed := [path for path in before if path in self.subject.losable(real)]:
+                raise Violation(f"{self.name}: {stayed} are lost, and the table names them after its repair")
 
     def repair(self) -> None:
         """A repair of a table that has lost nothing finds nothing and changes nothing, whoever is at work beside it."""

@@ -168,6 +168,10 @@ class Subject(ABC):
         """The files that something unfinished may still make part of a state."""
         return set()
 
+    def losable(self, store: MemoryStore) -> Mapping[str, frozenset[int]]:
+        """The files that the newest state has and may lose, each with the `v` of the rows in it."""
+        return {}
+
     def position(self, name: str) -> Any:
         """A snapshot's name as `as_of` takes it."""
         return int(name)
