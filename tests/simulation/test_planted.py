@@ -203,6 +203,19 @@ def only_the_last(self: HudiStream, *arguments: Any) -> list[Any]:
 COMMITS = HudiStream._commits
 
 
+def of_clocks_v1(self: V1Writer, records: Any) -> None:
+    """The records of instants that a clock could give."""
+    ADD_V1(self, (record for record in records if record[0] > "1971"))
+
+
+def of_clocks_lsm(self: LsmWriter, rows: Any) -> None:
+    """The rows of instants that a clock could give."""
+    ADD_LSM(self, [row for row in rows if row.time > "1971"])
+
+
+ADD_V1, ADD_LSM = V1Writer.add, LsmWriter.add
+
+
 def to_the_first(hashes: Any, _: Any) -> Any:
     """The first node for each hash."""
     return np.zeros(len(hashes), np.int64)
@@ -342,6 +355,10 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
     ),
     "splits that put keys into the other bucket, Hudi": (
         "hudi-consistent", 820027, lambda: patch.object(resize, "places_of", to_the_first)
+    ),
+    "archivals that leave a bootstrap out, Hudi": (
+        "hudi-bootstrapped", 820050,
+        lambda: all_of(patch.object(V1Writer, "add", of_clocks_v1), patch.object(LsmWriter, "add", of_clocks_lsm)),
     ),
     "buckets that are begun twice, Hudi": ("hudi", 108, lambda: patch.object(conflicts, "_buckets", frozenset)),
 }  # fmt: skip

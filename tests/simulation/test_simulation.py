@@ -19,7 +19,7 @@ from lakebed.testing.simulation.world import START
 
 SEEDS = {
     "paimon": 330, "paimon-postponed": 60, "paimon-dated": 40, "paimon-tracked": 40, "iceberg": 140,
-    "iceberg-catalog": 80, "iceberg-lossy": 20, "hudi": 240, "hudi-consistent": 50,
+    "iceberg-catalog": 80, "iceberg-lossy": 20, "hudi": 220, "hudi-consistent": 50, "hudi-bootstrapped": 20,
 }  # fmt: skip
 """How many seeds of each format run here. `./run simulate` runs any number."""
 BLOCK = 10

@@ -17,6 +17,7 @@ from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
+from lakebed.testing.simulation.hudi_bootstrapped import BootstrappedSubject
 from lakebed.testing.simulation.hudi_consistent import ConsistentSubject
 from lakebed.testing.simulation.iceberg import IcebergSubject
 from lakebed.testing.simulation.iceberg_catalog import IcebergCatalogSubject
@@ -38,6 +39,7 @@ from lakebed.verbs.table import Table
 SUBJECTS: dict[str, type[Subject]] = {
     "hudi": HudiSubject,
     "hudi-consistent": ConsistentSubject,
+    "hudi-bootstrapped": BootstrappedSubject,
     "paimon": PaimonSubject,
     "paimon-postponed": PostponedSubject,
     "paimon-dated": DatedSubject,
@@ -80,6 +82,7 @@ class Run:
         self.model = Model(
             subject.by_sequence, subject.keeps_all, subject.keeps_order, subject.keeps_newest, subject.misses_new
         )
+        self.model.states[0] = subject.begins_with
         self.model.time, self.model.clocks_differ = lambda: self.world.time, lambda: not self.world.clocks_agree
         self.model.dues, self.model.parts = subject.dues, subject.parts if subject.expires_by_itself else None
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"

@@ -128,6 +128,11 @@ class Subject(ABC):
         """Options that the table is opened with."""
         return {}
 
+    @property
+    def begins_with(self) -> State:
+        """The rows that the table has when it is created."""
+        return frozenset()
+
     @abstractmethod
     def create(self, store: Store) -> None:
         """Create the table."""
