@@ -41,6 +41,7 @@ from lakebed.formats.iceberg.read.stream import IcebergStream, StreamPosition
 from lakebed.formats.iceberg.repair import change, check
 from lakebed.formats.iceberg.write import committer as iceberg_committer
 from lakebed.formats.paimon import branches as paimon_branches
+from lakebed.formats.paimon.catalog import rest
 from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.commit import committer as paimon_committer
@@ -129,6 +130,15 @@ def without_the_newest(self: Any, branch: str, kind: str, wanted: Callable[[int]
 
 BATCHES, CHANGES = merge_tree.MergeTree._batches, paimon_stream._read_changes
 FILES = paimon_branches.Branches._bytes
+
+
+def known(self: rest.RestPublisher, *arguments: Any) -> PutOutcome:
+    """What the server said, as if it had refused where it did not answer."""
+    outcome = PUBLISH(self, *arguments)
+    return PutOutcome.EXISTS if outcome is PutOutcome.UNKNOWN else outcome
+
+
+PUBLISH = rest.RestPublisher.__call__
 
 
 def one_id_less(entries: Any, snapshot: int, next_row: int) -> Any:
@@ -313,6 +323,9 @@ PLANTED: dict[str, tuple[str, int, Planted]] = {
         lambda: all_of(
             patch.object(attempt, "check_routes", lambda *_: True), patch.object(attempt, "buckets_of_others", never)
         ),
+    ),
+    "commits that a catalog does not answer and nobody looks for, Paimon": (
+        "paimon-catalog", 820000, lambda: patch.object(rest.RestPublisher, "__call__", known)
     ),
     "postponed rows in another order, Paimon": (
         "paimon-postponed", 820000, lambda: patch.object(postpone, "_partitions", newest_first)

@@ -17,9 +17,11 @@ from unittest.mock import patch
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.commit import heartbeat
+from lakebed.formats.paimon.catalog.server import Server
 from lakebed.kernel import clock, engine, machine
 from lakebed.kernel.avro import mark
 from lakebed.kernel.files import Store, opening
+from lakebed.testing.simulation.paimon_catalog import answered
 from lakebed.testing.simulation.world import World
 
 T = TypeVar("T")
@@ -98,6 +100,7 @@ def simulated(world: World, store_of: Callable[[str], Store]) -> Iterator[None]:
             (engine.LocalEngine, "map", _in_turn),
             (heartbeat.Heartbeat, "_go_on", lambda _: None),  # it would beat by the clock on the wall
             (Store, "write_many", _one_by_one),
+            (Server, "_answer", answered),
         ):
             stack.enter_context(patch.object(place, name, instead))
         yield

@@ -183,7 +183,7 @@ class PaimonSubject(Subject):
         """All rows, then the changes. Some keep their progress in the table as a consumer's."""
         consumer = {"consumer-id": f"stream-{number}", "consumer.ignore-progress": str(anew).lower()}
         options = {"scan.mode": "latest-full", **(consumer if self.consumes else {})}
-        return lakebed.open(store, options).stream(["id", "v"])
+        return self.opened(store, options).stream(["id", "v"])
 
     def stands_at(self, position: str) -> str | None:
         """The snapshot before the one that is read next."""
@@ -209,7 +209,7 @@ class PaimonSubject(Subject):
     def other_reads(self, store: Store) -> Iterator[list[Row]]:
         """Rows without those of level 0, where deletion vectors make that all, after a full compaction."""
         if self.deletion_vectors:
-            yield rows_of(lakebed.open(store, {_VECTORS[1]: "false"}).read(["id", "v"]))
+            yield rows_of(self.opened(store, {_VECTORS[1]: "false"}).read(["id", "v"]))
 
     def complete(self, table: Table) -> None:
         """Rows move into the number of buckets that the table's definition names."""

@@ -187,7 +187,11 @@ class Subject(ABC):
 
     def open(self, store: Store, branch: str = "") -> Table:
         """Open the table, or a branch of it."""
-        return lakebed.open(store, self._opening(branch))
+        return self.opened(store, self._opening(branch))
+
+    def opened(self, store: Store, options: Options) -> Table:
+        """Open the table with options."""
+        return lakebed.open(store, options)
 
     def _opening(self, branch: str) -> Options:
         return {**self.open_options, **self.stream_options, **({"branch": branch} if branch else {})}
