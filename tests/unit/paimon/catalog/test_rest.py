@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,8 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.paimon.catalog import server as rest_server
+from lakebed.formats.paimon.catalog.rest import RestPublisher
+from lakebed.kernel.files import PutOutcome
 from lakebed.verbs.write import finalize_and_commit
 from tests.tables.paimon.rest_server import Warehouse, serving
 
@@ -193,3 +196,27 @@ def test_a_write_of_another_process_commits_by_the_server(options: dict[str, str
     finalize_and_commit(there, plan, writer.finish(), lakebed.LocalEngine(), 7)
     commits = [body for _, path, body in warehouse.asked if path.endswith("/commit")]
     assert [(body["snapshot"]["commitUser"], body["snapshot"]["commitIdentifier"]) for body in commits] == [("job", 7)]
+
+
+def test_a_snapshot_whose_number_has_expired_is_made_again(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server puts it, since no snapshot has its number any more."""
+    late = made(options)
+    late.write(ROWS)
+    publish = RestPublisher.__call__
+
+    def after_others(self: RestPublisher, *arguments: Any) -> PutOutcome:
+        monkeypatch.setattr(RestPublisher, "__call__", publish)
+        other = lakebed.open("shop:sales.orders", options)
+        for v in ("a", "b"):
+            other.write(ROWS.set_column(1, "v", pa.array([v, v])))
+        few = {"snapshot.num-retained.min": 1, "snapshot.num-retained.max": 1, "snapshot.time-retained": "1 ms"}
+        other.expire(options=few)
+        return publish(self, *arguments)
+
+    monkeypatch.setattr(RestPublisher, "__call__", after_others)
+    late.write(ROWS.slice(0, 1).set_column(0, SCHEMA.field("id"), pa.array([9])))
+    table = lakebed.open("shop:sales.orders", options)
+    assert sorted(table.read(["v"]).read_all()["v"].to_pylist()) == ["b", "b", "x"]
+    assert [one.time for one in table.history()] == ["3", "4"]

@@ -165,7 +165,7 @@ class _CommitLoop:
         if outcome is PutOutcome.UNKNOWN:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
-            place = self._place_and_hints(snapshot, attempt, publisher is not None)
+            place = self._place_and_hints(snapshot, attempt)
             if place is Place.DOUBLE and self._new.identifier != BATCH_IDENTIFIER:
                 raise self._double(snapshot)
             if place is not Place.IN_LINE:
@@ -177,8 +177,9 @@ class _CommitLoop:
         self._remove(attempt.written)
         return Lost(f"snapshot {snapshot.id} was taken by another writer")
 
-    def _place_and_hints(self, snapshot: Snapshot, attempt: Attempt, is_certain: bool) -> Place | None:
-        """Where a claimed snapshot is. Where it is in line its hints are written. `is_certain`: a catalog put it there.
+    def _place_and_hints(self, snapshot: Snapshot, attempt: Attempt) -> Place | None:
+        """Where a claimed snapshot is, also one that a catalog's server has put: Paimon's own looks whether the number
+        is free, and not whether it has expired. Where it is in line its hints are written.
 
         A hint that names one which came late makes readers take it for the newest, for good if we die. So on a disk
         hints come after the look, and at a distance they save its time only where the claim followed so soon upon the
@@ -186,11 +187,11 @@ class _CommitLoop:
         """
         if self._store.at_once > 1 and clock.steady() - self._looked < _SOON_SECONDS:
             looks: tuple[Callable[[], Place | None], ...] = (
-                lambda: Place.IN_LINE if is_certain else self._place(snapshot, attempt),
+                lambda: self._place(snapshot, attempt),
                 lambda: self._write_hints(snapshot, attempt),
             )
             return self._store.together(lambda act: act(), looks)[0]
-        place = Place.IN_LINE if is_certain else self._place(snapshot, attempt)
+        place = self._place(snapshot, attempt)
         if place is Place.IN_LINE:
             self._write_hints(snapshot, attempt)
         return place
