@@ -145,3 +145,15 @@ def test_what_cannot_be_put_back_keeps_its_files(rest: RestCatalog, case: str) -
     assert done.deleted_files == () and files_in(rest) == files
     text = "kept: made while the snapshot expired, and gone with it" if case == "refused" else "cannot be read"
     assert [note for note in done.notes if text in note]
+
+
+def test_a_staged_write_that_becomes_the_first_one_while_it_expires(rest: RestCatalog) -> None:
+    """The table has no branch before, whose head the catalog could be asked to look at."""
+    options = options_of(rest)
+    table = create("cat:refs.t", 2, **options, **{"write.wap.enabled": "true"})
+    table.write(rows(1), options={"wap.id": "one"})
+    other = opened("cat:refs.t", options)
+    assert ids(table) == []
+    rest.meanwhile = [lambda: other.publish("one")]
+    done = table.expire(options=ONLY_NEWEST)
+    assert done.expired == () and done.notes == () and ids(table) == [1]

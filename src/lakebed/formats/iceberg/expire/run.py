@@ -11,7 +11,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
-from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableRequirement, TableUpdate, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.commit.writers import before_expiry
@@ -88,8 +88,11 @@ def certain_ms(files: Files, metadata: TableMetadata) -> int:
 
 
 def _change(metadata: TableMetadata, plan: ExpirePlan) -> MetadataChange:
-    """The plan as a change of metadata. Schemas and specs go only if no writer has made one of them the current one."""
+    """The plan as a change of metadata. Schemas and specs go only if no writer has made one of them the current one.
+    Where the table has no rows yet, a staged snapshot goes only if nobody has published it as the first one."""
     requirements: list[TableRequirement] = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
+    if MAIN not in metadata.refs:
+        requirements.append(ref_is(MAIN, None))
     updates: list[TableUpdate] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
     if plan.snapshots:
         updates += before_expiry(metadata, set(plan.snapshots))
