@@ -102,7 +102,7 @@ def test_what_spark_wrote_is_read_and_rewritten(turns: Turns) -> None:
 def test_variants_are_written_and_joined(turns: Turns) -> None:
     assert [row[0] for row in turns.ours[2]] == [0, 2, 3, 4, 100, 101]
     assert [row[1] for row in turns.ours[2][4:]] == [row[1] for row in turns.ours[2][:2]]
-    assert turns.ours[3] == turns.ours[2] and "1 files were joined without decoding their rows" in turns.notes
+    assert turns.ours[3] == turns.ours[2] and "1 file was joined without decoding its rows" in turns.notes
     assert [schema.count("(Variant(1))") for schema in turns.schemas] == [2]
 
 

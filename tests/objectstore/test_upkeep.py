@@ -22,6 +22,6 @@ def test_requests_are_counted_and_bounded(store_server: StoreServer) -> None:
     assert counted.result.requests == counted.requests > 5
     assert [step.state for step in counted.result.tables[0].steps] == ["due", "not due"]
     few = run({"requests": 1})
-    assert {step.why for step in few.tables[0].steps} == {"the budget of 1 requests is spent"} and few.requests < 20
+    assert {step.why for step in few.tables[0].steps} == {"the budget of 1 request is spent"} and few.requests < 20
     done = run({"requests": 30}, dry_run=False)
     assert [step.state for step in done.tables[0].steps] == ["done", "left"] and not done.failed

@@ -55,7 +55,7 @@ def test_a_batch_is_counted_once_and_only_if_it_committed(tmp_path: Path, checkp
     again = Upkeep(table, {"rewrite": 2}, checkpoint)
     assert again.after(committed(0)).notes == ()
     assert again.after(BatchReport(1, 0, "", str(Outcome.SKIPPED))).notes == ()
-    assert again.after(committed(2)).notes == ("rewrite: 1 files became 1",)
+    assert again.after(committed(2)).notes == ("rewrite: 1 file became 1",)
 
 
 def test_a_run_that_fails_is_said_and_tried_again(

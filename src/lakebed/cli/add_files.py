@@ -8,6 +8,7 @@ import typer
 
 from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 
 
 def add_files(
@@ -27,4 +28,4 @@ def add_files(
     rows = [[each.path, str(each.files), str(each.rows), str(each.size)] for each in result.partitions]
     output.show_table(["partition", "files", "rows", "bytes"], rows, right=("files", "rows", "bytes"))
     done = "would be" if dry_run else "were"
-    output.log(f"{opened.location}: {result.files} files with {result.rows} rows {done} added")
+    output.log(f"{opened.location}: {counted(result.files, 'file')} with {counted(result.rows, 'row')} {done} added")

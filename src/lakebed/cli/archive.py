@@ -15,6 +15,7 @@ from lakebed.cli.arguments import (
     TablesOption,
 )
 from lakebed.cli.blockers import HEADINGS, grouped
+from lakebed.errors import counted
 from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import ArchiveResult
 
@@ -39,8 +40,9 @@ def archive(
         _show(result)
         output.log(_line(result, f" of {opened.location}"))
         if result.dropped:
-            dropped = "would be dropped" if dry_run else "were dropped"
-            output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {dropped} from the archive")
+            dropped = "would be dropped" if dry_run else "dropped"
+            archived = counted(len(result.dropped), "archived instant")
+            output.log(f"{archived} up to {result.dropped[-1]} {dropped} from the archive")
         for note in result.notes:
             output.log(note)
 
@@ -54,7 +56,7 @@ def archive(
 
 def _line(result: ArchiveResult, where: str = "") -> str:
     done = "would leave" if result.dry_run else "left"
-    return f"{len(result.archived)} instants {done} the active timeline{where}, {len(result.kept)} stay"
+    return f"{counted(len(result.archived), 'instant')} {done} the active timeline{where}, {len(result.kept)} stay"
 
 
 def _show(result: ArchiveResult) -> None:

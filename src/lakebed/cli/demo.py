@@ -25,7 +25,7 @@ import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, MasterOption
 from lakebed.cli.run import run_pipeline
-from lakebed.errors import CorruptError, UsageError
+from lakebed.errors import CorruptError, UsageError, counted
 from lakebed.examples import example_path as example
 from lakebed.verbs.table import Table
 
@@ -124,7 +124,7 @@ def demo(
         raise CorruptError(
             "the sink does not hold the rows of the source",
             table=sink.location,
-            why=f"{proof.sink_rows} rows with checksum {proof.sink_checksum[:12]}, "
+            why=f"{counted(proof.sink_rows, 'row')} with checksum {proof.sink_checksum[:12]}, "
             f"expected {proof.source_rows} with {proof.source_checksum[:12]}",
             todo="This is a bug in lakebed. Please report it, with the folder named here",
         )
@@ -182,10 +182,10 @@ def _report(source: Table, sink: Table, result: Any, proof: Proof, layout: dict[
         ("changes streamed", result.rows_in),
         ("commits", f"{result.commits}, {'one per commit of the source' if result.commits > 1 else 'with all rows'}"),
         ("rows", proof.sink_rows),
-        ("buckets", f"{len(layout)} in {len({bucket.rpartition('/')[0] for bucket in layout})} partitions"),
+        ("buckets", f"{len(layout)} in {counted(len({bucket.rpartition('/')[0] for bucket in layout}), 'partition')}"),
         ("files", sum(layout.values())),
-        ("source snapshot", f"{proof.source_rows} rows, checksum {proof.source_checksum[:16]}"),
-        ("read back", f"{proof.sink_rows} rows, checksum {proof.sink_checksum[:16]}"),
+        ("source snapshot", f"{counted(proof.source_rows, 'row')}, checksum {proof.source_checksum[:16]}"),
+        ("read back", f"{counted(proof.sink_rows, 'row')}, checksum {proof.sink_checksum[:16]}"),
         ("equal", "yes" if proof.equal else "NO"),
     ]
     for name, value in lines:

@@ -19,7 +19,7 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, counted
 
 _PYTHONS = ((3, 11), (3, 14))
 """The oldest and the newest Python that lakebed is tested with."""
@@ -72,7 +72,7 @@ def doctor(
         for check in checks:
             if check.remedy:
                 output.log(f"{check.what}: {check.remedy}")
-        output.log(f"{output.counted(len(missing), 'thing')} missing" if missing else "all that lakebed needs is here")
+        output.log(f"{counted(len(missing), 'thing')} missing" if missing else "all that lakebed needs is here")
     return 1 if missing else 0
 
 

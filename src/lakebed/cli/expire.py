@@ -16,6 +16,7 @@ from lakebed.cli.arguments import (
     OptionOption,
     TablesOption,
 )
+from lakebed.errors import counted
 from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import ExpireResult
 
@@ -54,5 +55,5 @@ def expire(
 def _line(result: ExpireResult, options: Mapping[str, object], where: str = "") -> str:
     done = "would expire" if result.dry_run else "expired"
     deleted = "would be deleted" if result.dry_run else "deleted"
-    what = "partitions" if options.get("lakebed.expire.what") == "partitions" else "snapshots"
-    return f"{len(result.expired)} {what}{where} {done}; {output.counted(len(result.deleted_files), 'file')} {deleted}"
+    what = "partition" if options.get("lakebed.expire.what") == "partitions" else "snapshot"
+    return f"{counted(len(result.expired), what)}{where} {done}; {counted(len(result.deleted_files), 'file')} {deleted}"

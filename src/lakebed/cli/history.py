@@ -9,6 +9,7 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 
 
 def history(
@@ -55,4 +56,6 @@ def history(
             for instant in instants
         ),
     )
-    output.log(f"{len(instants)} {opened.history_holds} of {opened.location} ({opened.format})")
+    output.log(
+        f"{counted(len(instants), opened.history_holds.removesuffix('s'))} of {opened.location} ({opened.format})"
+    )

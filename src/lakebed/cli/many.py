@@ -13,7 +13,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output, results
-from lakebed.errors import LakebedError, TableNotFoundError, error_text
+from lakebed.errors import LakebedError, TableNotFoundError, counted, error_text
 from lakebed.formats import find_tables, names_many, opening_options
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.shared_engine import together
@@ -125,7 +125,7 @@ def _report(told: Iterable[tuple[str, Done]], as_json: bool) -> None:
             output.stdout().print(f"{location}: {redacted(done.line)}", highlight=False, markup=False)
     if as_json:
         output.emit_json({"tables": documents, "failed": failed})
-    output.log(f"{output.counted(len(documents), 'table')}, {failed} failed")
+    output.log(f"{counted(len(documents), 'table')}, {failed} failed")
     if failed:
         raise typer.Exit(1)
 

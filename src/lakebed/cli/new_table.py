@@ -11,7 +11,7 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, counted
 from lakebed.model.upkeep import NewTableResult
 
 _Folder = Annotated[
@@ -74,7 +74,9 @@ def register(
     for note in result.notes:
         output.log(note)
     done = "would be" if dry_run else "was"
-    output.log(f"{result.table} {done} registered with {result.rows} rows in {result.files} files")
+    output.log(
+        f"{result.table} {done} registered with {counted(result.rows, 'row')} in {counted(result.files, 'file')}"
+    )
 
 
 def _types(given: list[str] | None) -> dict[str, str]:
@@ -99,4 +101,4 @@ def _report(result: NewTableResult, json: bool) -> None:
     for note in result.notes:
         output.log(note)
     done = "would have" if result.dry_run else "has"
-    output.log(f"{result.table} {done} {result.rows} rows in {result.files} files")
+    output.log(f"{result.table} {done} {counted(result.rows, 'row')} in {counted(result.files, 'file')}")

@@ -136,11 +136,6 @@ def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]], right: Itera
     stdout().print(grid)
 
 
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: "1 row", "2 rows"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def parse_options(given: Sequence[str]) -> dict[str, object]:
     """The repeated `--option KEY=VALUE` as a mapping. OptionError for a text without `=` or a key given twice."""
     options: dict[str, object] = {}

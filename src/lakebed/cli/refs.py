@@ -11,7 +11,7 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.model.refs import RefResult
 
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete it.")]
@@ -39,8 +39,8 @@ def show(table: lakebed.Table, kind: str, as_json: bool) -> None:
     columns = (["kind"] if not kind else []) + ["name", table.history_holds.removesuffix("s"), "ends"]
     rows = [([ref.kind] if not kind else []) + [ref.name, ref.instant or "-", ref.ends or "-"] for ref in shown]
     output.show_table(columns, rows)
-    what = {"": "refs", "tag": "tags", "branch": "branches"}[kind]
-    output.log(f"{len(shown)} {what} of {table.location} ({table.format})")
+    many = "branches" if kind == "branch" else ""
+    output.log(f"{counted(len(shown), kind or 'ref', many)} of {table.location} ({table.format})")
 
 
 def iceberg_only(table: lakebed.Table, given: Mapping[str, Any]) -> dict[str, Any]:

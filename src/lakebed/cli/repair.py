@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 from lakebed.model.upkeep import RepairResult
 
 
@@ -36,8 +37,8 @@ def repair(
 def _line(result: RepairResult) -> str:
     if not result.lost:
         return "its one file is whole" if result.checked == 1 else f"all {result.checked} files are whole"
-    done = "would be" if result.dry_run else "were"
-    went = f"{len(result.lost)} of {result.checked} files lost" if result.dry_run else f"{len(result.lost)} files lost"
+    lost, rows = len(result.lost), counted(result.rows, "row")
     if result.dry_run:
-        return f"{went}, with {result.rows} rows that {done} removed"
-    return f"{went}, {len(result.restored)} restored, {len(result.removed)} removed, {result.rows} rows {done} removed"
+        return f"{lost} of {counted(result.checked, 'file')} lost, with {rows} that would be removed"
+    files = f"{counted(lost, 'file')} lost, {len(result.restored)} restored, {len(result.removed)} removed"
+    return f"{files}, {counted(result.rows, 'row was', 'rows were')} removed"

@@ -20,6 +20,7 @@ from lakebed.cli.arguments import (
     OptionOption,
     TablesOption,
 )
+from lakebed.errors import counted
 from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import RewriteResult
 
@@ -75,14 +76,14 @@ def rewrite(
 def _line(result: RewriteResult, where: str = "") -> str:
     done = "would become" if result.dry_run else "became"
     return (
-        f"{result.files_before} files ({result.bytes_before} bytes) {done} {result.files_after} "
-        f"({result.bytes_after} bytes) in {result.groups} groups{where}"
+        f"{counted(result.files_before, 'file')} ({result.bytes_before} bytes) {done} {result.files_after} "
+        f"({result.bytes_after} bytes) in {counted(result.groups, 'group')}{where}"
     )
 
 
 def _failed(result: RewriteResult) -> str:
     total = len(result.failed) + result.groups
-    return f"{len(result.failed)} of {total} groups failed. The first: {result.failed[0].reason}"
+    return f"{len(result.failed)} of {counted(total, 'group')} failed. The first: {result.failed[0].reason}"
 
 
 def _show(result: RewriteResult) -> None:

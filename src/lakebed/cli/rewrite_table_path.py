@@ -9,6 +9,7 @@ import typer
 import lakebed
 from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 
 
 def rewrite_table_path(
@@ -34,5 +35,6 @@ def rewrite_table_path(
     for source, to in result.copies:
         output.log(f"copy {source} to {to}")
     done = "would be" if dry_run else "were"
-    rewritten = f"{result.manifests} manifests and {result.delete_files} delete files {done} rewritten"
-    output.log(f"{opened.location}: {rewritten}, {len(result.copies)} files to copy; then register {result.metadata}")
+    rewritten = counted(result.manifests, "manifest") + " and " + counted(result.delete_files, "delete file")
+    copies = counted(len(result.copies), "file")
+    output.log(f"{opened.location}: {rewritten} {done} rewritten, {copies} to copy; then register {result.metadata}")

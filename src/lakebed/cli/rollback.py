@@ -8,6 +8,7 @@ import typer
 
 from lakebed.cli import output, refs, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 
 
 def rollback(
@@ -36,6 +37,6 @@ def rollback(
         output.log(note)
     done = "would be back" if dry_run else "is back"
     output.log(
-        f"{opened.location} {done} at {result.to}; {len(result.removed)} {what} removed, "
-        f"{len(result.deleted_files)} files deleted"
+        f"{opened.location} {done} at {result.to}; {counted(len(result.removed), what.removesuffix('s'))} removed, "
+        f"{counted(len(result.deleted_files), 'file')} deleted"
     )

@@ -19,7 +19,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output
-from lakebed.errors import SchemaError, StorageError, UsageError
+from lakebed.errors import SchemaError, StorageError, UsageError, counted
 
 TERMINAL_ROWS = 20
 _PIPE = "-"
@@ -93,7 +93,7 @@ def deliver_rows(
         if as_json:
             output.emit_json({**described, "output": str(to), "row_count": count})
         else:
-            output.log(f"{output.counted(count, 'row')} -> {to}")
+            output.log(f"{counted(count, 'row')} -> {to}")
     elif as_json:
         values = list(chain.from_iterable(output.rows_of(batch) for batch in _limited(rows, limit)))
         schema = [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in rows.schema]
@@ -128,7 +128,7 @@ def _to_terminal(reader: pa.RecordBatchReader, limit: int, by_default: bool) -> 
     ]
     output.show_table(reader.schema.names, ([row[name] for name in reader.schema.names] for row in rows[:limit]), right)
     if len(rows) > limit and by_default:
-        output.log(f"the first {limit} rows; --limit N shows more, --output FILE writes all")
+        output.log(f"the first {counted(limit, 'row')}; --limit N shows more, --output FILE writes all")
     elif not rows:
         output.log("no rows")
 
@@ -162,8 +162,15 @@ def _write_parquet(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatc
     return count
 
 
+def _is_binary(kind: pa.DataType) -> bool:
+    """Whether values are bytes, also where Arrow's CSV writer would put them into the text as they are."""
+    types = pa.types
+    some = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return isinstance(kind, pa.UuidType) or any(is_binary(kind) for is_binary in some)
+
+
 def _write_csv(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatch], sink: Any) -> int:
-    nested = [field.name for field in reader.schema if pa.types.is_nested(field.type) or pa.types.is_binary(field.type)]
+    nested = [field.name for field in reader.schema if pa.types.is_nested(field.type) or _is_binary(field.type)]
     if nested:
         raise SchemaError(
             f"CSV cannot hold the columns {', '.join(nested)}",

@@ -17,6 +17,7 @@ import typer
 
 from lakebed.cli import output, progress
 from lakebed.cli.arguments import DebugOption, JsonOption, MasterOption, RemoteOption
+from lakebed.errors import counted
 
 if TYPE_CHECKING:
     from lakebed.spark.pipeline import Pipeline, PipelineResult
@@ -61,7 +62,7 @@ def run(
             }
         )
         return
-    rows, commits = output.counted(result.rows_in, "row"), output.counted(result.commits, "commit")
+    rows, commits = counted(result.rows_in, "row"), counted(result.commits, "commit")
     output.stdout().print(f"{rows} in {commits} -> {definition.sink}")
     for note in notes:
         output.stdout().print(f"note: {note}")
@@ -98,14 +99,14 @@ def run_pipeline(
 
             def on_progress(report: Any) -> None:
                 outcome = f"-> snapshot {report.instant}" if report.instant else f"({report.outcome})"
-                step(f"batch {report.batch_id}: {output.counted(report.rows, 'row')} {outcome}")
+                step(f"batch {report.batch_id}: {counted(report.rows, 'row')} {outcome}")
 
             with _set_by_interrupts(stop):
                 result: PipelineResult = pipelines.run(definition, spark, on_progress, stop)
                 return result
         except pipelines.Interrupted as error:
             singular = {0: "nothing was committed", 1: "1 commit stands"}
-            outcome = singular.get(error.result.commits, f"{error.result.commits} commits stand")
+            outcome = singular.get(error.result.commits, f"{counted(error.result.commits, 'commit')} stand")
             raise output.Stopped(f"interrupted: {outcome}. To resume: lakebed run {definition.file}") from None
         finally:
             spark.stop()

@@ -9,6 +9,7 @@ import typer
 import lakebed
 from lakebed.cli import output, results
 from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
+from lakebed.errors import counted
 from lakebed.model.upkeep import PartitionStatsResult, TableStatsResult
 
 AtOption = Annotated[str | None, typer.Option("--at", help="A snapshot id, a time or tag:NAME. Default: now.")]
@@ -34,7 +35,7 @@ def compute_table_stats(
         return
     rows = [[each.column, "" if each.distinct < 0 else str(each.distinct)] for each in result.columns]
     output.show_table(["column", "different values"], rows, right=("different values",))
-    _tell(opened, result, f"{len(rows)} columns")
+    _tell(opened, result, counted(len(rows), "column"))
 
 
 def compute_partition_stats(
@@ -51,7 +52,7 @@ def compute_partition_stats(
     if json:
         results.emit(opened, result)
         return
-    _tell(opened, result, output.counted(result.partitions, "partition"))
+    _tell(opened, result, counted(result.partitions, "partition"))
 
 
 def _tell(table: lakebed.Table, result: TableStatsResult | PartitionStatsResult, of: str) -> None:

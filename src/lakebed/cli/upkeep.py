@@ -24,6 +24,7 @@ from lakebed.cli.arguments import (
     RemoteOption,
     TablesOption,
 )
+from lakebed.errors import counted
 from lakebed.formats.policy import policy_of
 from lakebed.kernel.engine import Engine
 from lakebed.model.upkeep import StepState, TableUpkeep, UpkeepResult
@@ -93,7 +94,7 @@ def _show(result: UpkeepResult) -> None:
         output.show_table(["table", "health", "verb", "", "because"], rows)
     states = Counter(step.state for done in result.tables for step in done.steps)
     told = ", ".join(f"{states[state]} {state}" for state in StepState if states[state])
-    output.log(f"{output.counted(len(result.tables), 'table')}: {told or 'nothing is asked for'}")
+    output.log(f"{counted(len(result.tables), 'table')}: {told or 'nothing is asked for'}")
 
 
 def _document(result: UpkeepResult) -> dict[str, Any]:

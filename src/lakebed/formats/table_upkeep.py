@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakebed.errors import error_text
+from lakebed.errors import counted, error_text
 from lakebed.formats.policy import Budget, Policy
 from lakebed.kernel import clock
 from lakebed.kernel.commit.alone import alone
@@ -63,9 +63,9 @@ class Spending:
     def spent(self) -> str:
         """Which bound is reached, "" for none."""
         if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
-            return f"the budget of {self.budget.minutes:g} minutes is spent"
+            return f"the budget of {counted(self.budget.minutes, 'minute')} is spent"
         if self.budget.requests is not None and self.requests >= self.budget.requests:
-            return f"the budget of {self.budget.requests} requests is spent"
+            return f"the budget of {counted(self.budget.requests, 'request')} is spent"
         return ""
 
 
@@ -139,7 +139,7 @@ class _Step:
         if isinstance(result, RewriteResult):
             self.spending.bytes += result.bytes_before
             if result.failed:
-                more = f"{len(result.failed)} groups failed. The first: {result.failed[0].reason}"
+                more = f"{counted(len(result.failed), 'group')} failed. The first: {result.failed[0].reason}"
                 return UpkeepStep(self.verb, StepState.FAILED, more, result)
         return UpkeepStep(self.verb, StepState.DUE if self.dry_run else StepState.DONE, reason + why, result)
 
@@ -171,12 +171,16 @@ def _is_due(plan: RewriteResult | ExpireResult | ArchiveResult) -> tuple[bool, s
     if isinstance(plan, RewriteResult):
         if plan.groups:
             first = f": {plan.plan[0].reason}" if plan.plan else ""
-            return True, f"{plan.files_before} files of {plan.bytes_before} bytes become {plan.files_after}{first}"
+            of = f"of {plan.bytes_before} bytes"
+            files = counted(plan.files_before, f"file {of} becomes", f"files {of} become")
+            return True, f"{files} {plan.files_after}{first}"
         return False, plan.skipped[0].reason if plan.skipped else "no file needs it"
     if isinstance(plan, ExpireResult):
         if plan.expired or plan.deleted_files:
-            return True, f"{len(plan.expired)} snapshots or instants and {len(plan.deleted_files)} files go"
+            expired = counted(len(plan.expired), "snapshot or instant", "snapshots or instants")
+            return True, f"{expired} and {counted(len(plan.deleted_files), 'file')} to be removed"
         return False, plan.kept[0].reason if plan.kept else "nothing is old enough"
     if plan.archived or plan.dropped:
-        return True, f"{len(plan.archived)} instants move to the archive, and {len(plan.dropped)} go from it"
+        moves = counted(len(plan.archived), "instant moves", "instants move")
+        return True, f"{moves} to the archive, and {counted(len(plan.dropped), 'goes', 'go')} from it"
     return False, plan.blockers[0].reason if plan.blockers else "the timeline is short enough"

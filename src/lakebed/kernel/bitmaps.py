@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
-from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.errors import CorruptError, UnsupportedError, counted
 from lakebed.kernel.arrays import Int64s
 
 MOST_POSITIONS = 1 << 28
@@ -28,12 +28,16 @@ def positions_of(data: bytes | memoryview, wide: bool, rows: int | None = None, 
     if stated is not None and count != stated:
         raise CorruptError("a deletion vector is damaged", why=f"it has {count} positions, metadata say {stated}")
     if rows is not None and count > rows:
-        raise CorruptError("a deletion vector is damaged", why=f"it has {count} positions for a file of {rows} rows")
+        raise CorruptError(
+            "a deletion vector is damaged", why=f"it has {count} positions for a file of {counted(rows, 'row')}"
+        )
     if count > MOST_POSITIONS:
         raise UnsupportedError(f"a deletion vector has {count} positions", why=f"lakebed holds {MOST_POSITIONS}")
     positions = np.array(bitmap.to_array(), np.int64)
     if len(positions) and (positions[0] < 0 or (np.diff(positions) <= 0).any()):
         raise CorruptError("a deletion vector is damaged", why="its positions do not ascend")
     if rows is not None and len(positions) and positions[-1] >= rows:
-        raise CorruptError("a deletion vector is damaged", why=f"it has row {positions[-1]} of a file of {rows} rows")
+        raise CorruptError(
+            "a deletion vector is damaged", why=f"it has row {positions[-1]} of a file of {counted(rows, 'row')}"
+        )
     return positions

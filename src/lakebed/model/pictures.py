@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.errors import counted
 from lakebed.model.units import moment_text, short_size, size_text
 
 
@@ -124,15 +125,15 @@ def file_sizes(exponents: Mapping[int, int], target: int, least: int, what: str 
     aim = math.log2(max(target, 1))
     high = max(*counts, math.floor(aim))
     low = max(min(*counts, math.floor(aim)), high - _MOST_BINS + 1)
-    bars = []
+    bars, one = [], what.removesuffix("s")
     for power in range(low, high + 1):
         count = sum(n for p, n in counts.items() if p == power or (power == low and p < low))
         small = 2 ** (power + 1) <= least
-        told = f"{count:,} {what} of {size_text(2**power)} to {size_text(2 ** (power + 1))}"
+        told = f"{counted(count, one, grouped=True)} of {size_text(2**power)} to {size_text(2 ** (power + 1))}"
         bars.append(Bar(short_size(2**power), count, Look.FLAGGED if small else Look.PLAIN, told))
     total = sum(counts.values())
     small_files = sum(count for power, count in counts.items() if 2 ** (power + 1) <= least)
-    note = f"{total:,} {what}, {small_files:,} of them much smaller than the target (dashed)"
+    note = f"{counted(total, one, grouped=True)}, {small_files:,} of them much smaller than the target (dashed)"
     return Columns(
         "File sizes against the target",
         note,
@@ -149,7 +150,8 @@ def largest(title: str, sizes: Mapping[str, int], files: Mapping[str, int], what
         return None
     names = sorted(sizes, key=lambda name: (-sizes[name], name))[:_MOST_BARS]
     bars = tuple(
-        Bar(name, sizes[name], told=f"{name}: {size_text(sizes[name])} in {files[name]:,} files") for name in names
+        Bar(name, sizes[name], told=f"{name}: {size_text(sizes[name])} in {counted(files[name], 'file', grouped=True)}")
+        for name in names
     )
     middle = sorted(sizes.values())[len(sizes) // 2]
     note = f"{len(sizes):,} {what}, the middle one has {size_text(middle)}"

@@ -17,7 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed.formats as formats
-from lakebed.errors import LakebedError, PipelineFileError, TableNotFoundError, UnsupportedError, UsageError, first_line
+from lakebed.errors import (
+    LakebedError,
+    PipelineFileError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+    counted,
+    first_line,
+)
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.commit import Outcome
 from lakebed.spark.failures import translated_errors
@@ -55,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
     """A run was interrupted, for example by Ctrl-C. `result` is what it had done before."""
 
     def __init__(self, result: PipelineResult) -> None:
-        super().__init__(f"interrupted after {result.commits} commits")
+        super().__init__(f"interrupted after {counted(result.commits, 'commit')}")
         self.result = result
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakebed.errors import PipelineFileError, UnsupportedError
+from lakebed.errors import PipelineFileError, UnsupportedError, counted
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
 from lakebed.model.commit import Outcome
@@ -91,8 +91,9 @@ class Upkeep:
 
 def _summary(result: RewriteResult | ExpireResult | ArchiveResult) -> str:
     if isinstance(result, RewriteResult):
-        failed = f", {len(result.failed)} groups failed: {result.failed[0].reason}" if result.failed else ""
-        return f"{result.files_before} files became {result.files_after}{failed}"
+        failed = f", {counted(len(result.failed), 'group')} failed: {result.failed[0].reason}" if result.failed else ""
+        return f"{counted(result.files_before, 'file became', 'files became')} {result.files_after}{failed}"
     if isinstance(result, ExpireResult):
-        return f"{len(result.expired)} snapshots and {len(result.deleted_files)} files removed, {len(result.kept)} kept"
-    return f"{len(result.archived)} instants archived, {len(result.kept)} kept"
+        files = counted(len(result.deleted_files), "file")
+        return f"{counted(len(result.expired), 'snapshot')} and {files} removed, {len(result.kept)} kept"
+    return f"{counted(len(result.archived), 'instant')} archived, {len(result.kept)} kept"

@@ -38,7 +38,7 @@ def test_from_a_folder_to_a_copy_in_a_catalog(tmp_path: Path, capsys: pytest.Cap
     assert plan["dry_run"] and plan["columns"] == ["id long", "day string"] and not trial.exists()
     assert lake("snapshot", str(folder), str(trial), "--option", "owner=me") == 0
     out, err = capsys.readouterr()
-    assert "day=1" in out and f"{trial} has 2 rows in 1 files" in err and "lakebed.storage.places" in err
+    assert "day=1" in out and f"{trial} has 2 rows in 1 file\n" in err and "lakebed.storage.places" in err
     assert count(trial, {"lakebed.storage.places": str(folder)}) == 2
     assert lake("snapshot", str(folder), str(trial), "--json") == 1
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "TableExistsError"

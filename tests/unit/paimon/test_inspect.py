@@ -41,13 +41,13 @@ def test_rows_that_wait(make: Make) -> None:
     table = make(bucket="-2")
     table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1)))
     report = table.inspect()
-    assert found(report, "2 rows in 1 partitions are in postponed buckets") == "table.rewrite()"
+    assert found(report, "2 rows in 1 partition are in postponed buckets") == "table.rewrite()"
     assert (report.figures["files"]["postponed rows"], report.health) == (2, Health.ATTENTION)
     table.rewrite()
     assert table.inspect().health is Health.GOOD
     hidden = make(merge__engine="first-row", write__only="true")
     hidden.write(rows(("a", 1, "v", 1)))
-    assert found(hidden.inspect(), "1 rows are in 1 files of level 0") == "table.rewrite()"
+    assert found(hidden.inspect(), "1 row is in 1 file of level 0") == "table.rewrite()"
     hidden.rewrite()
     assert hidden.inspect().health is Health.GOOD
 
@@ -59,7 +59,7 @@ def test_many_runs_and_many_small_files(make: Make) -> None:
         table.write(rows(("a", number, "v", 1)))
         appended.write(rows(("a", number, "v", 1)))
     assert found(table.inspect(), "5 sorted runs or more; dt=a/bucket-0 has 5") == "table.rewrite()"
-    assert found(appended.inspect(), "5 small files in 1 buckets")
+    assert found(appended.inspect(), "5 small files in 1 bucket")
 
 
 def test_what_holds_expiry_back_is_a_blocker(make: Make) -> None:
@@ -80,7 +80,7 @@ def test_what_holds_expiry_back_is_a_blocker(make: Make) -> None:
     consumer.parent.mkdir()
     consumer.write_text(json.dumps({"nextSnapshot": 2}))
     report = free.inspect()
-    assert found(report, "1 snapshots may expire")
+    assert found(report, "1 snapshot may expire")
     assert "consumer/consumer-job" in report.blockers[0].remedy
     free.expire()
     assert not found(free.inspect(), "may expire")
@@ -104,13 +104,13 @@ def test_what_is_broken(make: Make) -> None:
     table = make()
     table.write(rows(("a", 1, "v", 1)))
     (stray := Path(table.location) / "snapshot" / "snapshot-2#1").write_text("half")
-    assert "no writer is running" in found(table.inspect(), "foreign files")
+    assert "no writer is running" in found(table.inspect(), "1 foreign file is among the metadata")
     stray.unlink()
     for file in Path(table.location).rglob("data-*"):
         file.unlink()
     report = table.inspect()
     assert report.health is Health.BROKEN
-    assert found(report, "1 data files of the newest snapshot are missing")
+    assert found(report, "1 data file of the newest snapshot is missing")
     for file in (Path(table.location) / "manifest").iterdir():
         file.unlink()
     report = table.inspect()

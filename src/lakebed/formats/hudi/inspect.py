@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, counted
 from lakebed.formats.hudi.archive.bounds import check_given
 from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
@@ -217,7 +217,9 @@ def _orphans(state: TableState) -> list[Finding]:
     call = "lakebed expire TABLE --option lakebed.expire.what=orphan-files"
     fix = Fix("expire", (("lakebed.expire.what", "orphan-files"),))
     remedy = f"{call} removes those older than a day"
-    return [Finding(Health.GOOD, f"{len(paths)} orphan files take room", why, remedy, fix)]
+    return [
+        Finding(Health.GOOD, f"{counted(len(paths), 'orphan file takes', 'orphan files take')} room", why, remedy, fix)
+    ]
 
 
 def _pending(alive: Collection[str], config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
@@ -258,7 +260,7 @@ def _ago(age: datetime.timedelta | None) -> str:
     hours = int(age.total_seconds() // 3600)
     if not hours:
         return " less than an hour ago"
-    return f" {hours // 24} days ago" if hours >= 48 else f" {hours} hour{'s' if hours > 1 else ''} ago"
+    return f" {counted(hours // 24, 'day')} ago" if hours >= 48 else f" {counted(hours, 'hour')} ago"
 
 
 def _savepoints(report: TimelineReport) -> Iterator[Finding]:
@@ -271,7 +273,8 @@ def _savepoints(report: TimelineReport) -> Iterator[Finding]:
                 Health.BROKEN, f"{what} cannot be restored", why, "Delete the savepoint, or restore the files"
             )
         elif savepoint.archived_after:
-            why = f"{savepoint.archived_after} commits after it are archived, which no restore can take back"
+            after = counted(savepoint.archived_after, "commit after it is", "commits after it are")
+            why = f"{after} archived, which no restore can take back"
             remedy = "Delete the savepoint, or read the table as of it"
             yield Finding(Health.ATTENTION, f"{what} cannot be restored", why, remedy)
         else:
@@ -283,7 +286,7 @@ def _archival(report: TimelineReport) -> Iterator[Finding]:
     if report.due:
         yield Finding(
             Health.ATTENTION,
-            f"{report.due} instants of {whose} could be archived",
+            f"{counted(report.due, 'instant')} of {whose} could be archived",
             f"it has {report.size}, the oldest is {report.oldest}",
             f"lakebed archive {report.location}",
             Fix("archive") if report.name == "data" else None,
@@ -294,7 +297,7 @@ def _archival(report: TimelineReport) -> Iterator[Finding]:
         more = f" and {len(reasons) - _SHOWN} more reasons" if len(reasons) > _SHOWN else ""
         yield Finding(
             Health.ATTENTION,
-            f"{len(held)} old instants of {whose} cannot be archived",
+            f"{counted(len(held), 'old instant')} of {whose} cannot be archived",
             "; ".join(reasons[:_SHOWN]) + more,
             held[0].remedy,
         )
@@ -307,7 +310,11 @@ def _cleaning(instants: Iterable[ActiveInstant], reports: Iterable[TimelineRepor
     setting = next((report.settings[COMMITS_RETAINED.key] for report in reports if report.name == "data"), "10:")
     retained = int(setting.partition(":")[0])
     if since > 2 * retained:
-        what = f"no clean in the last {since} commits" if last else f"{since} commits and no clean in the timeline"
+        what = (
+            f"no clean in the last {counted(since, 'commit')}"
+            if last
+            else f"{counted(since, 'commit')} and no clean in the timeline"
+        )
         why = "old file versions are kept, and replace commits cannot be archived"
         yield Finding(
             Health.ATTENTION, what, why, "Clean the table: lakebed expire TABLE (Hudi: call run_clean)", Fix("expire")
@@ -322,12 +329,13 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
         why = f"each read merges them: {groups}"
         remedy = "Compact the table: lakebed rewrite TABLE (Hudi: call run_compaction)"
         fix = Fix("rewrite", (("lakebed.rewrite.what", "compaction"),))
-        yield Finding(
-            Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy, fix
-        )
+        has = counted(len(heavy), "file group has", "file groups have")
+        yield Finding(Health.ATTENTION, f"{has} {MANY_LOGS} or more log files", why, remedy, fix)
     skeletons = [f"{part.partition}/{part.file_id}".lstrip("/") for part, _ in slices if part.is_skeleton]
     if skeletons:
-        what = f"{len(skeletons)} file groups of a METADATA_ONLY bootstrap hold the meta columns alone"
+        of = "of a METADATA_ONLY bootstrap"
+        held = counted(len(skeletons), f"file group {of} holds", f"file groups {of} hold")
+        what = f"{held} the meta columns alone"
         why = f"lakebed does not read the source files with the other columns: {', '.join(skeletons[:_SHOWN])}"
         yield Finding(Health.ATTENTION, what, why, "Rewrite them with Hudi's own engine (an upsert, run_compaction)")
     small: dict[str, int] = {}
@@ -337,7 +345,8 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
     many = sorted(name for name, count in small.items() if count >= MANY_SMALL)
     if many:
         partitions = ", ".join(name or "the table's root" for name in many[:_SHOWN])
-        what = f"{len(many)} partitions have {MANY_SMALL} or more file groups below {SMALL_BYTES >> 20} MB"
+        has = counted(len(many), "partition has", "partitions have")
+        what = f"{has} {MANY_SMALL} or more file groups below {SMALL_BYTES >> 20} MB"
         remedy = "Cluster them (Hudi: call run_clustering), or write with fewer, larger file groups"
         yield Finding(
             Health.ATTENTION, what, partitions, remedy, Fix("rewrite", (("lakebed.rewrite.what", "clustering"),))
@@ -348,7 +357,12 @@ def _legacy(report: TimelineReport) -> Iterator[Finding]:
     if report.legacy:
         why = "readers need them" if report.legacy_needed else "an upgrade copied them, and readers no longer need them"
         remedy = "" if report.legacy_needed else f"Remove {', '.join(report.legacy[:_SHOWN])} when you like"
-        yield Finding(Health.GOOD, f"{len(report.legacy)} archive files lie in an older folder", why, remedy)
+        yield Finding(
+            Health.GOOD,
+            f"{counted(len(report.legacy), 'archive file lies', 'archive files lie')} in an older folder",
+            why,
+            remedy,
+        )
 
 
 def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
@@ -358,7 +372,7 @@ def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[Activ
         why = f"of instants that are not pending: {', '.join(left[:_SHOWN])}"
         yield Finding(
             Health.GOOD,
-            f"{len(left)} marker folders are left",
+            f"{counted(len(left), 'marker folder is', 'marker folders are')} left",
             why,
             f"The next archival removes them, or {_FAILED}",
             Fix("expire", (("lakebed.expire.what", "failed-writes"),)),

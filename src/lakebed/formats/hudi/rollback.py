@@ -19,6 +19,7 @@ from lakebed.errors import (
     NotInHistoryError,
     UnsupportedError,
     UsageError,
+    counted,
 )
 from lakebed.formats.hudi.archive.lock import archiver_lock
 from lakebed.formats.hudi.archive.options import ARCHIVE
@@ -117,7 +118,7 @@ def _decide(state: TableState, context: WriteContext, position: Position) -> _De
     requests = [request for plan in plans for request in plan.requests or ()]
     files = dict.fromkeys(path for request in requests for path in deleted_paths(request))
     blocks = sum(bool(request.log_blocks_to_be_deleted) for request in requests)
-    notes = (f"command blocks in {blocks} log files take back what was appended to them",) if blocks else ()
+    notes = (f"command blocks in {counted(blocks, 'log file')} take back what was appended there",) if blocks else ()
     kept = [entry for entry in timeline.commits if entry.time not in times]
     return _Decision(timeline, to, going, tuple(sorted(kept, key=timeline.order, reverse=True)), tuple(files), notes)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
+from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError, counted
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_reading_manifests
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -148,8 +148,8 @@ class _Report:
         if plan.snapshots:
             limit = self.properties[opt.MAX_SNAPSHOT_AGE] / 86_400_000
             self._attention(
-                f"{len(plan.snapshots)} snapshots are ready to expire",
-                f"they are older than {limit:g} days",
+                f"{counted(len(plan.snapshots), 'snapshot is', 'snapshots are')} ready to expire",
+                f"they are older than {counted(limit, 'day')}",
                 "Run table.expire()",
                 "expire",
             )
@@ -197,22 +197,25 @@ class _Report:
             "equality deletes": deletes.kinds["equality"], "deleted positions": deletes.positions,
         }  # fmt: skip
         if worth:
+            lie = counted(sum(worth.values()), "small file lies", "small files lie")
             self._attention(
-                f"{sum(worth.values())} small files lie in {len(worth)} partitions",
+                f"{lie} in {counted(len(worth), 'partition')}",
                 f"each has {_WORTH} or more files below {size_text(target * _SMALL)}, and each costs reads a request",
                 "Run table.rewrite()",
                 "rewrite",
             )
         if data.records and deletes.positions / data.records >= _DELETED:
+            rows = counted(data.records, "row")
             self._attention(
-                f"{deletes.positions} of {data.records} rows are deleted, but reads still decode them",
+                counted(deletes.positions, f"of {rows} is", f"of {rows} are") + " deleted, but reads still decode them",
                 "",
                 "Run table.rewrite()",
                 "rewrite",
             )
         if deletes.kinds["equality"]:
+            compared = counted(deletes.kinds["equality"], "equality delete file is", "equality delete files are")
             self._attention(
-                f"{deletes.kinds['equality']} equality delete files are compared with every older row",
+                f"{compared} compared with every older row",
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'equality-deletes'})",
                 "rewrite",
@@ -232,7 +235,7 @@ class _Report:
         }
         if len(manifests) >= _MANY_MANIFESTS and size / len(manifests) < target / 8:
             self._attention(
-                f"each plan of a read opens {len(manifests)} small manifests",
+                f"each plan of a read opens {counted(len(manifests), 'small manifest')}",
                 "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
                 "rewrite",
@@ -259,7 +262,7 @@ class _Report:
             )
         if found.partition_commits:
             self._attention(
-                f"the statistics of partitions are {found.partition_commits} commits old",
+                f"the statistics of partitions are {counted(found.partition_commits, 'commit')} old",
                 "planners of other engines read manifests instead",
                 "Run table.compute_partition_stats(), which reads what changed since",
                 "compute_partition_stats",

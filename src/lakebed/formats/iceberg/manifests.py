@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptError
+from lakebed.errors import CorruptError, counted
 from lakebed.formats.iceberg.catalog.demands import planned_elsewhere
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.avro_file import open_container
@@ -56,12 +56,13 @@ def decoded_list(snapshot: Snapshot, data: bytes, file: str = "") -> list[Manife
     """
     file = file or snapshot.manifest_list
     manifests = decode_manifest_list(data, file)
-    counted = snapshot.summary.get("total-data-files", "")
-    if not manifests and is_number(counted) and int(counted):
+    stated = snapshot.summary.get("total-data-files", "")
+    if not manifests and is_number(stated) and int(stated):
         raise CorruptError(
             "a manifest list names no manifest",
             file=file,
-            why=f"it was probably cut, since snapshot {snapshot.snapshot_id} counts {counted} data files",
+            why="it was probably cut, since snapshot "
+            f"{snapshot.snapshot_id} counts {counted(int(stated), 'data file')}",
             todo="Restore the file from a copy, or roll back to an older snapshot",
         )
     return manifests

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.errors import CorruptError, DataCleanedError, counted
 from lakebed.formats.paimon import compaction_options as compaction
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, IndexManifestEntry, ManifestEntry
@@ -177,17 +177,20 @@ class Inspection:
     def _missing(self) -> Iterator[Finding]:
         missing = [f"{bucket.folder}/{name}" for bucket in self.buckets for name in bucket.missing]
         if missing:
+            of = "of the newest snapshot"
+            gone = counted(len(missing), f"data file {of} is", f"data files {of} are")
             yield Finding(
                 Health.BROKEN,
-                f"{len(missing)} data files of the newest snapshot are missing: {_name_first(missing)}",
+                f"{gone} missing: {_name_first(missing)}",
                 "reads of their buckets fail",
                 "Restore them, or roll the table back to a snapshot whose files are all there",
             )
         strays = [*self.listed.strays()]
         if strays:
+            files = counted(len(strays), "foreign file is", "foreign files are")
             yield Finding(
                 Health.ATTENTION,
-                f"{len(strays)} foreign files are among the metadata: {_name_first(strays)}",
+                f"{files} among the metadata: {_name_first(strays)}",
                 "a writer that was killed left them, and Paimon's own engine fails on some of them",
                 "Remove them while no writer is running",
             )
@@ -196,9 +199,10 @@ class Inspection:
         waiting = [bucket for bucket in self.buckets if bucket.number == POSTPONE_BUCKET]
         if waiting:
             rows = sum(entry.file.row_count for bucket in waiting for entry in bucket.entries)
+            where = counted(len(waiting), "partition")
             yield Finding(
                 Health.ATTENTION,
-                f"{rows} rows in {len(waiting)} partitions are in postponed buckets",
+                counted(rows, f"row in {where} is", f"rows in {where} are") + " in postponed buckets",
                 "batch reads do not see them until a compaction",
                 "table.rewrite()",
                 self._fix("rewrite"),
@@ -206,9 +210,10 @@ class Inspection:
         if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
             entries = [e for bucket in self.buckets for e in bucket.entries if e.file.level == 0 and e.bucket >= 0]
             if entries:
+                hidden = counted(sum(e.file.row_count for e in entries), "row is", "rows are")
                 yield Finding(
                     Health.ATTENTION,
-                    f"{sum(e.file.row_count for e in entries)} rows are in {len(entries)} files of level 0",
+                    f"{hidden} in {counted(len(entries), 'file')} of level 0",
                     "batch reads of tables with deletion vectors or merge-engine first-row do not see them",
                     "table.rewrite()",
                     self._fix("rewrite"),
@@ -221,9 +226,10 @@ class Inspection:
         to_compact = [b for b in self.buckets if b.number != POSTPONE_BUCKET and b.sorted_runs >= trigger]
         if to_compact:
             worst = max(to_compact, key=lambda bucket: bucket.sorted_runs)
+            has = counted(len(to_compact), "bucket has", "buckets have")
             yield Finding(
                 Health.ATTENTION,
-                f"{len(to_compact)} buckets have {trigger} sorted runs or more; {worst.folder} has {worst.sorted_runs}",
+                f"{has} {trigger} sorted runs or more; {worst.folder} has {worst.sorted_runs}",
                 f"each read merges them ({compaction.COMPACTION_TRIGGER.key})",
                 "table.rewrite()",
                 self._fix("rewrite"),
@@ -238,7 +244,7 @@ class Inspection:
             files = sum(self._is_small(entry) for bucket in with_small_files for entry in bucket.entries)
             yield Finding(
                 Health.ATTENTION,
-                f"{files} small files in {len(with_small_files)} buckets",
+                f"{counted(files, 'small file')} in {counted(len(with_small_files), 'bucket')}",
                 f"each read opens them; {least} in a bucket justify a compaction ({opt.COMPACTION_MIN_FILES.key})",
                 "Compact it with Paimon's own engine" if not_rewritten(self.options) else "table.rewrite()",
                 None if not_rewritten(self.options) else self._fix("rewrite"),
@@ -248,7 +254,7 @@ class Inspection:
         if self._expirable:
             yield Finding(
                 Health.ATTENTION,
-                f"{self._expirable} snapshots may expire",
+                f"{counted(self._expirable, 'snapshot')} may expire",
                 "they and files that only they need stay until the next commit that is not write-only",
                 "table.expire()",
                 self._fix("expire"),

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, counted
 from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s, to_numpy
 from lakebed.kernel.avro.container import avro_long
 from lakebed.kernel.avro.encode_few import encode_few
@@ -80,7 +80,9 @@ def encode_datums(batch: pa.RecordBatch) -> pa.Array:
 def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
     if not field.nullable:
         if column.null_count:
-            raise SchemaError(f"{field.name!r} is null in {column.null_count} rows, and its schema has no null")
+            raise SchemaError(
+                f"{field.name!r} is null in {counted(column.null_count, 'row')}, and its schema has no null"
+            )
         return _values(column)
     if not column.null_count:
         return [_constant(2, len(column)), *_values(column)]

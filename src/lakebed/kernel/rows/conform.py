@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, first_line
+from lakebed.errors import SchemaError, counted, first_line
 from lakebed.kernel.arrays import one_chunk, to_numpy
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
@@ -76,7 +76,7 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.
     given = one_chunk(column)
     if not field.nullable and given.null_count:
         row = int(np.flatnonzero(to_numpy(given.is_null()))[0])
-        rows = "1 row has" if given.null_count == 1 else f"{given.null_count} rows have"
+        rows = counted(given.null_count, "row has", "rows have")
         raise SchemaError(
             f"column {field.name!r} may not be null, but {rows} no value",
             table=table,

@@ -306,9 +306,9 @@ def test_many_logs_many_small_groups_markers_and_a_lock(tmp_path: Path) -> None:
     files = report.figures["files"]
     assert (files["file groups"], files["log files"], files["most log files of a file group"]) == (13, 12, 12)
     assert (files["file groups without a base file"], files["small file groups"]) == (1, 13)
-    assert "f1-0" in found(report, "1 file groups have 10 or more log files").why
-    assert "the table's root" in found(report, "1 partitions have 10 or more file groups below 32 MB").why
-    assert at(3) in found(report, "1 marker folders are left").why
+    assert "f1-0" in found(report, "1 file group has 10 or more log files").why
+    assert "the table's root" in found(report, "1 partition has 10 or more file groups below 32 MB").why
+    assert at(3) in found(report, "1 marker folder is left").why
     assert found(report, "the lock file .hoodie/lock is there").health is Health.GOOD
     lake.archive(2, 3, **NO_COMPACTION)
     assert not any("marker" in finding.what for finding in lakebed.open(tmp_path).inspect().findings)

@@ -65,7 +65,7 @@ def test_rows_are_written_as_their_schema_says() -> None:
 
 def test_a_null_where_the_schema_has_none_is_refused() -> None:
     row = {**ROWS[0], "plain": [1, None]}
-    with pytest.raises(SchemaError, match="'plain' is null in 1 rows"):
+    with pytest.raises(SchemaError, match="'plain' is null in 1 row,"):
         framed_rows(pa.RecordBatch.from_pylist([row], TYPES), json.dumps(SCHEMA))
 
 

@@ -51,7 +51,7 @@ def test_a_commit_that_was_taken_back_is_told(tmp_path: Path, version: int) -> N
     with pytest.raises(NotInHistoryError):
         table.stream().plan(StreamPosition("").text(), position)
     ((end, plan),) = drain(HudiTable(open_store(tmp_path), WARN).stream(["id"]), position)
-    assert any(f"1 commits that this stream has read were rolled back: {t(3)}" in text for text in plan.warnings)
+    assert any(f"1 commit that this stream has read was rolled back: {t(3)}" in text for text in plan.warnings)
     with pytest.warns(ReadWarning, match="rolled back"):
         assert run(plan, 1).read_all()["id"].to_pylist() == ["k9"]
     assert table.stream().latest(end, Limits()) == end, "reported once"

@@ -127,7 +127,7 @@ def test_triggers_count_delta_commits_and_time(tmp_path: Path, monkeypatch: pyte
             "hoodie.compact.inline.max.delta.commits": 2,
         },
     )
-    assert "1 delta commits" in since.skipped[0].reason
+    assert "1 delta commit since" in since.skipped[0].reason
 
 
 def test_a_plan_keeps_its_layout_and_the_size_of_its_files(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_row_stays_in_its_partition_where_the_option_says_so(tmp_path: Path, k
     assert held(table) == [("k1", "b", "c", 7), ("k2", "a", "b", 6), ("k3", "b", "b", 1)]
     table.write(batch(("k1", "a", 9), ("k9", "a", 9)), options={**STAYS, "hoodie.datasource.insert.dup.policy": "drop"})
     assert [row[0] for row in held(table)] == ["k1", "k2", "k3", "k9"]
-    with pytest.raises(UsageError, match="1 rows have keys that the table has, the first 'k2'"):
+    with pytest.raises(UsageError, match="1 row has keys that the table has, the first 'k2'"):
         table.write(batch(("k2", "z", 9)), options={**BLOOM, "hoodie.datasource.insert.dup.policy": "fail"})
 
 

@@ -69,7 +69,7 @@ def test_inserts_add_rows_of_known_keys_unless_the_policy_says_otherwise(tmp_pat
     table.write(batch(3, 4, v="third"), options={"hoodie.datasource.insert.dup.policy": "drop"})
     assert held(table)[-2:] == [(3, "again"), (4, "third")]
     before = [instant.time for instant in table.history() if instant.action == "commit"]
-    with pytest.raises(UsageError, match="1 rows have keys that the table has, the first '4'"):
+    with pytest.raises(UsageError, match="1 row has keys that the table has, the first '4'"):
         table.write(batch(4, 5), options={"hoodie.datasource.insert.dup.policy": "fail"})
     assert [instant.time for instant in table.history() if instant.action == "commit"] == before
 

@@ -71,7 +71,7 @@ def test_rows_stay_and_keys_are_compared_no_more(version: int, tmp_path: Path) -
     assert planned.dry_run and planned.files_before == 3 and kinds(made).count("equality") == 3
     assert {(group.what, group.files, group.reason) for group in planned.plan} == {
         ("part_0=a", 2, "each read compares 40 rows of 2 data files with up to 5 keys"),
-        ("part_0=b", 1, "each read compares 20 rows of 1 data files with up to 2 keys"),
+        ("part_0=b", 1, "each read compares 20 rows of 1 data file with up to 2 keys"),
     }
     done = made.table.rewrite(options=DELETES)
     assert made.rows() == rows and (done.files_before, done.removed_deletes) == (3, 3)

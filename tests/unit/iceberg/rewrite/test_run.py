@@ -155,7 +155,7 @@ def test_joined_files_have_the_figures_of_their_inputs(tmp_path: Path) -> None:
     for number in range(5):
         made.append(some(10 * number, 10))
     result = made.table.rewrite(options={"lakebed.rewrite.concat-min-row-group-bytes": 1})
-    assert result.notes == ("1 files were joined without decoding their rows",)
+    assert result.notes == ("1 file was joined without decoding its rows",)
     (task,) = made.tasks
     assert pq.read_metadata(task.data.path).num_row_groups == 5 == len(task.data.split_offsets)
     metrics = Lake.metrics_of(made)[task.data.path]
@@ -721,7 +721,7 @@ def test_too_many_failed_commits_are_an_error_and_those_made_stand(tmp_path: Pat
     made = of_parts(tmp_path, "abc")
     run = planned(made, **PARTIAL, **{"partial-progress.max-failed-commits": 0})
     made.delete_positions({next(t for t in made.tasks if t.data.partition == ("b",)).data.path: [0]})
-    with pytest.raises(CommitConflictError, match="1 commits"):
+    with pytest.raises(CommitConflictError, match="1 commit of a rewrite"):
         run.run()
     assert len([t for t in made.tasks if t.data.partition != ("b",)]) == 2
 

@@ -35,7 +35,7 @@ def test_distinct_values_and_their_age_are_shown(tmp_path: Path) -> None:
     assert findings(table) == []
     few = pa.table({"id": pa.array([10], pa.int64()), "city": ["Bern"]})
     table.write(few)
-    assert findings(table) == ["the statistics of partitions are 1 commits old"]
+    assert findings(table) == ["the statistics of partitions are 1 commit old"]
     for _ in range(3):
         table.write(few)
     assert findings(table)[0] == "the statistics of columns are old"

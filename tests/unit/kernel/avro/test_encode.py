@@ -63,7 +63,7 @@ def test_a_few_rows_have_the_bytes_of_many(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_value_that_lacks_is_told_of_few_rows_too(kind: pa.DataType) -> None:
     value = [None] if kind == pa.int64() else [{"a": None}]
     schema = pa.schema([pa.field("number", kind, nullable=kind != pa.int64())])
-    with pytest.raises(SchemaError, match="is null in 1 rows"):
+    with pytest.raises(SchemaError, match="is null in 1 row,"):
         encode.encode_records(pa.record_batch([pa.array(value, kind)], schema))
 
 

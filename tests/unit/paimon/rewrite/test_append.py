@@ -65,7 +65,7 @@ def test_small_files_become_one(tmp_path: Path) -> None:
     assert planned.plan[0].reason == "small files: 5 of 5 files are smaller than 187904815 bytes"
     (left,) = planned.skipped
     assert (left.what, left.reason) == (
-        "p=b/bucket-0", "1 small files wait until there are 5 (compaction.min.file-num)",
+        "p=b/bucket-0", "1 small file waits until there are 5 (compaction.min.file-num)",
     )  # fmt: skip
     assert table.rewrite(where="p = 'b'").instants == ()
     with pytest.raises(UsageError, match="whole partitions"):

@@ -539,7 +539,7 @@ def test_rows_that_come_before_they_move_stop_it(make: Make) -> None:
                 yield done
 
     moves = {"bucket": "3", "write-only": "false"}
-    with pytest.raises(CommitConflictError, match="other writers added 1 files to dt=a"):
+    with pytest.raises(CommitConflictError, match="other writers added 1 file to dt=a"):
         table.rewrite("dt = 'a'", engine=Beside(), options=moves)
     table.rewrite("dt = 'a'", options=moves)
     table.rewrite(options={"write-only": "false"})

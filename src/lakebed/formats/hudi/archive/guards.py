@@ -109,8 +109,8 @@ def _compaction_guard(evidence: Evidence, options: Options, commits: Sequence[Ac
         bound = deltas[0].time
     else:
         return None
-    counted = f"since the compaction {compaction.time}" if compaction else "and no compaction yet"
-    reason = f"the next compaction counts delta commits: {len(deltas)} {counted}, {MAX_DELTA_COMMITS.key}={wanted}"
+    since = f"since the compaction {compaction.time}" if compaction else "and no compaction yet"
+    reason = f"the next compaction counts delta commits: {len(deltas)} {since}, {MAX_DELTA_COMMITS.key}={wanted}"
     waiting = evidence.pending_of("compaction")
     if waiting is not None:
         return Guard(f"{reason}; {never_ended(waiting, evidence.timezone)}", how_to_end(waiting), bound=bound)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.archive.bounds import Bounds
 from lakebed.formats.hudi.archive.evidence import Evidence
 from lakebed.formats.hudi.archive.guards import Guard, guards_of
@@ -152,7 +153,7 @@ def _limited(archived: list[ActiveInstant], options: Options) -> tuple[list[Acti
     cut = [instant for instant in archived if (instant.time, instant.action) not in going]
     remedy = f"Run the archival again, or raise {LIMIT_INSTANTS.key}"
     return [i for i in archived if (i.time, i.action) in going], [
-        Blocker(instant.time, f"a run archives at most {limit} instants ({LIMIT_INSTANTS.key})", remedy)
+        Blocker(instant.time, f"a run archives at most {counted(limit, 'instant')} ({LIMIT_INSTANTS.key})", remedy)
         for instant in cut
     ]
 
@@ -161,7 +162,7 @@ def _too_few(instant: ActiveInstant, count: int, options: Options) -> Blocker:
     least = options[MIN_INSTANTS]
     return Blocker(
         instant.time,
-        f"{count} instants could go, fewer than {MIN_INSTANTS.key}={least}",
+        f"{counted(count, 'instant could', 'instants could')} go, fewer than {MIN_INSTANTS.key}={least}",
         f"Nothing to do: they go when there are more; lower {MIN_INSTANTS.key} to archive sooner",
     )
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, counted
 from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store
@@ -103,7 +103,7 @@ def stopped(store: Store, instant: str, patience: float, now: float | None = Non
             age = certain_now(store, f"{HOODIE}/.lakebed") - beat
     except FileNotFoundError:
         return "it has no heartbeat"
-    return f"its last heartbeat was {age:.0f} seconds ago" if age > patience else ""
+    return f"its last heartbeat was {counted(round(age), 'second')} ago" if age > patience else ""
 
 
 def has_heartbeat(store: Store, instant: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import Held
@@ -100,7 +101,7 @@ def _may_be_at_work(context: WriteContext, entry: Entry, after_ms: int) -> str:
         return ""
     zone = datetime.UTC if context.config.timezone == "UTC" else None
     began = clock_time(entry.time)
-    hours = f"{after_ms / 3_600_000:g} hours ({FAILED_AFTER.key})"
+    hours = f"{counted(after_ms / 3_600_000, 'hour')} ({FAILED_AFTER.key})"
     if began is not None and began > clock.earlier(clock.moment(zone), milliseconds=after_ms):
         return f"it was requested less than {hours} ago, so its writer may be at work"
     if not stopped(context.store, entry.time, after_ms / 1000, clock.now()):

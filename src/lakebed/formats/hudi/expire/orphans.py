@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.archive.lock import LEASES
 from lakebed.formats.hudi.commit.plan_run import RUNS
 from lakebed.formats.hudi.expire.options import ORPHANS_AGE
@@ -42,7 +43,7 @@ def remove_orphans(state: TableState, options: Options, dry_run: bool) -> Expire
     found = [*orphan_files(state), *_staged_rows(store), *_marks(state), *_outcomes(state)]
     age = options[ORPHANS_AGE]
     old = {*older_than(store, found, certain_now(store, LEASES) - age / 1000)} if found else set()
-    why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
+    why = f"it is younger than {counted(age / 3_600_000, 'hour')} ({ORPHANS_AGE.key})"
     kept = tuple(Skipped(path, why) for path in found if path not in old)
     going = tuple(path for path in found if path in old)
     if not dry_run:

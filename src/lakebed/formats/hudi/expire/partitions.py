@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lakebed.errors import CommitConflictError, OptionError
+from lakebed.errors import CommitConflictError, OptionError, counted
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.expire.options import TTL_DAYS, TTL_LIMIT, TTL_PARTITIONS, TTL_STRATEGY
 from lakebed.formats.hudi.expire.unused import slices_of
@@ -107,13 +107,15 @@ def plan_partitions(state: TableState, options: Options) -> PartitionDecision:
         if moment is None:
             kept.append(Skipped(partition, f"its instant {time!r} is no clock time"))
         elif moment >= bound:
-            kept.append(Skipped(partition, f"its time is {time}, and {days} days are kept"))
+            kept.append(Skipped(partition, f"its time is {time}, and {counted(days, 'day is', 'days are')} kept"))
         elif partition in busy:
             kept.append(Skipped(partition, "a pending compaction or clustering takes its file groups"))
         elif "," in partition:
             kept.append(Skipped(partition, "its path has a comma: delete it by its rows"))
         elif len(expired) >= options[TTL_LIMIT]:
-            kept.append(Skipped(partition, f"a run deletes {options[TTL_LIMIT]} partitions ({TTL_LIMIT.key})"))
+            kept.append(
+                Skipped(partition, f"a run deletes {counted(options[TTL_LIMIT], 'partition')} ({TTL_LIMIT.key})")
+            )
         else:
             expired.append(partition)
     return PartitionDecision(tuple(expired), tuple(kept))

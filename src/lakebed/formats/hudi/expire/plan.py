@@ -11,6 +11,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.archive.options import CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED
 from lakebed.formats.hudi.codec.metadata import parse_clean_plan, parse_savepoint
 from lakebed.formats.hudi.expire.options import INCREMENTAL, VERSIONS_RETAINED
@@ -143,15 +144,17 @@ def _earliest_retained(state: TableState, options: Options) -> tuple[Entry | Non
         count = options[COMMITS_RETAINED]
         if len(commits) <= count:
             return None, Skipped("all commits", f"there are {len(commits)}, and {count} are retained")
-        earliest, why = commits[-count], f"the newest {count} commits are retained"
+        earliest, why = commits[-count], f"the newest {counted(count, 'commit is', 'commits are')} retained"
     else:
         hours = options[HOURS_RETAINED]
         zone = datetime.UTC if state.config.timezone == "UTC" else None
         since = clock.earlier(clock.moment(zone), hours=hours).strftime(INSTANT_FORMAT)
         recent = [entry for entry in commits if entry.time >= since[: len(entry.time)]]
         if not recent:
-            return None, Skipped("all commits", f"none is of the last {hours} hours, and the newest ones stay")
-        earliest, why = recent[0], f"commits of the last {hours} hours are retained"
+            return None, Skipped(
+                "all commits", f"none is of the last {counted(hours, 'hour')}, and the newest ones stay"
+            )
+        earliest, why = recent[0], f"commits of the last {counted(hours, 'hour is', 'hours are')} retained"
     held = next((entry for entry in pending if entry.time < earliest.time), None)
     if held is not None:
         older = [entry for entry in commits if entry.time < held.time]

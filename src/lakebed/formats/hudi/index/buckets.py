@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, counted
 from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
@@ -107,9 +107,8 @@ def by_bucket(
             text = file_slice.file_id[:8]
             number = int(text) if is_number(text) else -1
             if not 0 <= number < buckets:
-                raise not_its_index(
-                    table, f"file group {file_slice.file_id} of partition {partition!r} is none of {buckets} buckets"
-                )
+                group = f"file group {file_slice.file_id} of partition {partition!r}"
+                raise not_its_index(table, f"{group} is none of {counted(buckets, 'bucket')}")
             if number in numbered:
                 raise UsageError(
                     f"partition {partition!r} has two file groups of bucket {number}",

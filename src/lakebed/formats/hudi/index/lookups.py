@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.hudi.codec.bucket_rules import BucketRules
 from lakebed.formats.hudi.codec.hashing import HashingMetadata
 from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
@@ -222,5 +222,6 @@ def _check_numbers(
         keys = _end_keys(store, file_slice, base, stored)
         if set(bucket_numbers(keys, hashed, buckets).tolist()) - {number}:
             raise not_its_index(
-                store.location, f"by {buckets} buckets, file group {file_slice.file_id} has keys of another bucket"
+                store.location,
+                f"by {counted(buckets, 'bucket')}, file group {file_slice.file_id} has keys of another bucket",
             )

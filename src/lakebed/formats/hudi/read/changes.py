@@ -19,7 +19,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.errors import DataCleanedError, UnsupportedError, counted
 from lakebed.formats.hudi.codec.metadata import WriteStat
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, parse_log_name
 from lakebed.formats.hudi.merge.rules import check_known
@@ -134,8 +134,8 @@ class _Planner:
     def warnings(self) -> tuple[str, ...]:
         """What the splits leave out, one sentence per commit. Call it after `splits`."""
         return tuple(
-            f"deletes of {instant} in {len(groups)} file groups ({groups[0]}{', ...' if groups[1:] else ''}) are left "
-            "out: the files from before it were cleaned"
+            f"deletes of {instant} in {counted(len(groups), 'file group')} ({groups[0]}{', ...' if groups[1:] else ''})"
+            " are left out: the files from before it were cleaned"
             for instant, groups in self._lost.items()
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP
 from lakebed.formats.hudi.read.commit_filter import is_skipped_overwrite
@@ -76,7 +77,9 @@ class CommitRange:
         if not archived or self.from_beginning:
             return ()
         total = len(self.commits)
-        return (f"the reader has fallen behind: {archived} of the {total} commits that it reads are archived",)
+        return (
+            f"the reader has fallen behind: {archived} of the {counted(total, 'commit')} that it reads are archived",
+        )
 
 
 def range_between(state: TableState, options: Options, low: str, high: str) -> CommitRange:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import NotInHistoryError
+from lakebed.errors import NotInHistoryError, counted
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.options import (
     BYTES_LIMIT,
@@ -189,7 +189,8 @@ class HudiStream:
         gone = sorted({time for position in positions for time in position.vanished(state)})
         if not gone:
             return ()
-        what = f"{len(gone)} commits that this stream has read were rolled back: {', '.join(gone[:3])}"
+        read = "that this stream has read"
+        what = f"{counted(len(gone), f'commit {read} was', f'commits {read} were')} rolled back: {', '.join(gone[:3])}"
         what += ", ..." if len(gone) > 3 else ""
         if self._options[ROLLED_BACK] == "warn":
             return (f"{what}; their rows were not taken back",)

@@ -14,6 +14,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.service_plans import SORT_COLUMNS, ClusteringGroup, ClusteringPlan, PlannedSlice
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
@@ -57,7 +58,7 @@ def plan_clustering(slices: Iterable[FileSlice], pending: PendingServices, optio
                 skipped.append(Skipped(_name(group[0]), "there is no other small file to join it with"))
             else:
                 groups.append(group)
-    beyond = f"the plan has {opt.MAX_GROUPS.key} = {options[opt.MAX_GROUPS]} groups without it"
+    beyond = f"the plan has {opt.MAX_GROUPS.key} = {counted(options[opt.MAX_GROUPS], 'group')} without it"
     skipped += [Skipped(_name(each), beyond) for group in groups[options[opt.MAX_GROUPS] :] for each in group]
     groups = groups[: options[opt.MAX_GROUPS]]
     sort = options[opt.SORT_COLUMNS]
@@ -113,7 +114,7 @@ def planned_group(group: Sequence[FileSlice], outputs: int) -> ClusteringGroup:
 def _about(group: Sequence[FileSlice], target: int) -> RewriteGroup:
     files = sum(bool(s.base) + len(s.logs) for s in group)
     size = sum(s.size for s in group)
-    reason = f"{len(group)} file groups below the limit of small files"
+    reason = f"{counted(len(group), 'file group')} below the limit of small files"
     return RewriteGroup(group[0].partition, files, size, _outputs(group, target), size, reason)
 
 

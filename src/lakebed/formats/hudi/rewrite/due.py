@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.layout import INSTANT_FORMAT
 from lakebed.formats.hudi.read.state import TableState
@@ -31,12 +32,14 @@ def compaction_too_early(state: TableState, options: Options) -> str:
     commits = sum(e.action == "deltacommit" and e.time > last for e in state.timeline.commits)
     least, seconds = options[opt.MAX_DELTA_COMMITS] or _COMMITS, options[opt.MAX_DELTA_SECONDS]
     since = "since the last compaction" if last else "so far"
-    few = f"{commits} delta commits {since}, fewer than {opt.MAX_DELTA_COMMITS.key}" if commits < least else ""
+    few = (
+        f"{counted(commits, 'delta commit')} {since}, fewer than {opt.MAX_DELTA_COMMITS.key}" if commits < least else ""
+    )
     soon = ""
     if trigger in ("TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"):
         elapsed = _seconds_since(state, last or first)
         if elapsed < seconds:
-            soon = f"{max(0, int(elapsed))} seconds {since}, fewer than {opt.MAX_DELTA_SECONDS.key}"
+            soon = f"{counted(max(0, int(elapsed)), 'second')} {since}, fewer than {opt.MAX_DELTA_SECONDS.key}"
     if not commits and trigger == "TIME_ELAPSED":
         return f"no delta commit {since}"
     if trigger == "TIME_ELAPSED":
@@ -56,7 +59,7 @@ def clustering_too_early(state: TableState, options: Options) -> str:
     last = max([*(time for time, commit in done.items() if commit.operation == "CLUSTER"), *planned], default="")
     count = sum(entry.time > last for entry in state.timeline.commits)
     since = "since the last clustering" if last else "so far"
-    return f"{count} commits {since}, fewer than {opt.CLUSTER_COMMITS.key}" if count < least else ""
+    return f"{counted(count, 'commit')} {since}, fewer than {opt.CLUSTER_COMMITS.key}" if count < least else ""
 
 
 def _last_compaction(state: TableState, requested: bool) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.log import HeaderKey, LogBlock
 from lakebed.formats.hudi.codec.service_plans import CompactionPlan
 from lakebed.formats.hudi.commit.context import WriteContext
@@ -59,14 +60,14 @@ def plan_log_compaction(
             skipped.append(Skipped(slice_name(each), why))
         else:
             chosen.append(each)
-            groups.append(about(each, f"its log has {len(blocks)} blocks"))
+            groups.append(about(each, f"its log has {counted(len(blocks), 'block')}"))
     plan = CompactionPlan(tuple(map(operation_of, chosen)), compactor=_EXECUTION)
     return Planned(plan, tuple(groups), tuple(skipped))
 
 
 def _why_not(blocks: Sequence[LogBlock], reader: SliceReader, options: Options) -> str:
     if len(blocks) < options[opt.LOG_BLOCKS]:
-        return f"its log has {len(blocks)} blocks, fewer than {opt.LOG_BLOCKS.key}"
+        return f"its log has {counted(len(blocks), 'block')}, fewer than {opt.LOG_BLOCKS.key}"
     if reader.rules.fills or any(block.is_partial for block in blocks):
         return "its rows are partial updates: only a compaction can merge them"
     return ""

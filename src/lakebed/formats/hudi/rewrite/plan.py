@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.service_plans import ClusteringPlan, CompactionPlan, PlannedSlice
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.partition_choice import BY_PARTITION, for_compaction
@@ -67,7 +68,7 @@ def _chosen(strategy: str, slices: list[FileSlice], options: Options) -> tuple[l
 
 def _too_little(each: FileSlice, strategy: str, options: Options) -> str:
     if strategy == "LogFileNumBased" and len(each.logs) < options[opt.LOG_NUMBER]:
-        return f"its log has {len(each.logs)} files, fewer than {opt.LOG_NUMBER.key}"
+        return f"its log has {counted(len(each.logs), 'file')}, fewer than {opt.LOG_NUMBER.key}"
     if strategy == "LogFileSizeBased" and _log_bytes(each) < options[opt.LOG_SIZE]:
         return f"its log has {_log_bytes(each)} bytes, fewer than {opt.LOG_SIZE.key}"
     return ""
@@ -104,7 +105,7 @@ def _metrics(each: FileSlice) -> dict[str, float]:
 
 
 def _group(each: FileSlice) -> RewriteGroup:
-    return about(each, f"its log has {len(each.logs)} files of {_log_bytes(each)} bytes")
+    return about(each, f"its log has {counted(len(each.logs), 'file')} of {_log_bytes(each)} bytes")
 
 
 def about(each: FileSlice, reason: str) -> RewriteGroup:

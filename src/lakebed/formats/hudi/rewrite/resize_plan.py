@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from lakebed.errors import counted
 from lakebed.formats.hudi.codec.hashing import DELETE, GREATEST, REPLACE, HashingMetadata, HashingNode, children_extra
 from lakebed.formats.hudi.codec.service_plans import SORT_COLUMNS, ClusteringGroup, ClusteringPlan, CompactionPlan
 from lakebed.formats.hudi.index import options as index
@@ -140,7 +141,7 @@ def _merged(
         if len(run) > 1:
             values = [ring.nodes[place].value for place in run]
             children = (*(HashingNode(value, "", DELETE) for value in values[:-1]), _new(values[-1]))
-            why = f"{len(run)} neighbours on the ring have no more than {threshold} bytes each"
+            why = f"{counted(len(run), 'neighbour')} on the ring have no more than {threshold} bytes each"
             changes.append(_Change(tuple(by_place.pop(place) for place in run), children, why))
     return changes, list(by_place.values())
 

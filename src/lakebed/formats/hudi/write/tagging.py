@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, counted
 from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.staged_rows import by_partition, deletes_in, rows_of
@@ -112,7 +112,7 @@ class NewOnly:
         if self.refuses:
             key = tagged.rows.column(RECORD_KEY)[int(np.flatnonzero(known)[0])].as_py()
             raise UsageError(
-                f"{int(known.sum())} rows have keys that the table has, the first {key!r}",
+                f"{counted(int(known.sum()), 'row has', 'rows have')} keys that the table has, the first {key!r}",
                 table=self.table,
                 why="the option hoodie.datasource.insert.dup.policy is fail",
                 todo="Leave those rows out, or upsert them",

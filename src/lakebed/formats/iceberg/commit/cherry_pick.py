@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError
+from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError, counted
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -83,7 +83,7 @@ def staged_as(wap_id: str, branch: str) -> Choose:
             )
         if len(staged) > 1 and not _published(metadata, metadata.head(branch), wap_id):
             raise UsageError(
-                f"{len(staged)} snapshots are staged as {wap_id!r}",
+                f"{counted(len(staged), 'snapshot is', 'snapshots are')} staged as {wap_id!r}",
                 table=metadata.location,
                 why=f"they are {', '.join(str(snapshot.snapshot_id) for snapshot in staged)}",
                 todo="Publish the one that is wanted with table.cherry_pick(snapshot id)",
@@ -141,7 +141,8 @@ def _planned(operations: TableOperations, base: Loaded, branch: str, picked: Sna
     if picked.operation != "append":
         _check_partitions(operations.files, metadata, head, picked, added)
     rows = sum(file.record_count for file in added)
-    note = f"a new snapshot would add {len(added)} data files with {rows} rows and remove {len(removed)} data files"
+    adds = f"{counted(len(added), 'data file')} with {counted(rows, 'row')}"
+    note = f"a new snapshot would add {adds} and remove {counted(len(removed), 'data file')}"
     named = str(head.snapshot_id) if head is not None else ""
     return RefResult(branch, "branch", named, "", dry_run=True, notes=(note,))
 

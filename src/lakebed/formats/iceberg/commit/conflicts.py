@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CommitConflictError, NotInHistoryError
+from lakebed.errors import CommitConflictError, NotInHistoryError, counted
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -112,9 +112,10 @@ def check_files_exist(attempt: Attempt, paths: Collection[str]) -> None:
         return
     missing = _missing(attempt, paths, 0)
     if missing:
+        of = "to be replaced or deleted from"
         raise _conflict(
             attempt,
-            f"{len(missing)} files to be replaced or deleted from are gone",
+            counted(len(missing), f"file {of} is", f"files {of} are") + " gone",
             file=missing[0],
             why="another writer rewrote or removed them",
         )
@@ -128,7 +129,7 @@ def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
     if missing:
         raise _conflict(
             attempt,
-            f"{len(missing)} delete files to be replaced are gone",
+            counted(len(missing), "delete file to be replaced is", "delete files to be replaced are") + " gone",
             file=missing[0],
             why="another writer rewrote or removed them",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lakebed.errors import CorruptError, UsageError
+from lakebed.errors import CorruptError, UsageError, counted
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.loop import commit_snapshot
@@ -161,15 +161,16 @@ class _Repair:
         share = share_lost(head)
         if share > self.options[opt.MOST_LOST]:
             raise CorruptError(
-                f"{share} % of {head.checked} files are lost, so nothing was changed",
+                f"{share} % of {counted(head.checked, 'file')} are lost, so nothing was changed",
                 table=name,
                 why=next(iter(self.lost)).reason,
                 todo=f"Look whether all places are mounted. If the files are really lost, set {opt.MOST_LOST.key}=100",
             )
         deletes, policy = _lost_deletes(head), self.options[opt.LOST_DELETES]
         if deletes and policy == opt.REFUSE:
+            holds = counted(len(deletes), "lost file holds", "lost files hold")
             raise CorruptError(
-                f"{len(deletes)} lost files hold deletes, so rows that were deleted would come back",
+                f"{holds} deletes, so rows that were deleted would come back",
                 table=name,
                 file=deletes[0],
                 todo=f"Set {opt.LOST_DELETES.key} to {opt.DROP_ROWS}, which removes the data files they apply to, or "

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -201,7 +201,8 @@ def _predicted(
     for name, place in places.items():
         keys, rows = sum(delete.record_count for delete in place.deletes), sum(place.data.values())
         count = len(place.data) if writer.vectors or not writer.by_partition else min(1, len(place.data))
-        reason = f"each read compares {rows} rows of {len(place.data)} data files with up to {keys} keys"
+        compared = f"{counted(rows, 'row')} of {counted(len(place.data), 'data file')}"
+        reason = f"each read compares {compared} with up to {counted(keys, 'key')}"
         if not place.data:
             reason = "no data file is as old as they are"
         size = sum(delete.size for delete in place.deletes)

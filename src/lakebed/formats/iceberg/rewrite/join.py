@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakebed.errors import CorruptError
+from lakebed.errors import CorruptError, counted
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID
 from lakebed.formats.iceberg.data_files import DataFile, FileTask, Metrics
 from lakebed.formats.iceberg.parquet.join import ParquetJoin
@@ -59,7 +59,7 @@ def join_files(target: WriteTarget, name: str, files: Sequence[DataFile]) -> tup
         size = join.finish()
         if join.rows != record_count:
             raise CorruptError(
-                f"files to be joined hold {join.rows} rows, their manifest entries say {record_count}",
+                f"files to be joined hold {counted(join.rows, 'row')}, their manifest entries say {record_count}",
                 file=files[0].path,
                 todo="Nothing was committed. Compare the files with the manifests",
             )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, UsageError
+from lakebed.errors import CorruptError, UsageError, counted
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import EXISTING
@@ -160,7 +160,7 @@ def _rewritten(attempt: Attempt, group: _Group) -> list[ManifestFile]:
             raise CorruptError(
                 "manifests do not hold what their list says",
                 table=attempt.metadata.location,
-                why=f"they have {count} live entries, the list says {expected}",
+                why=f"they have {counted(count, 'live entry', 'live entries')}, the list says {expected}",
             )
     return written
 

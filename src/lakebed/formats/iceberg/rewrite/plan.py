@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import counted
 from lakebed.formats.iceberg.rewrite.options import PlanRules
 from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.kernel.arrays import Bools, Int64s, filled, to_numpy
@@ -243,10 +244,10 @@ def _up_to_max_files(columns: _Columns, bins: _Bins, rules: PlanRules) -> tuple[
         rows = all_rows[: max(0, left)]
         why = ""
         if not len(rows):
-            why = f"is reached before its {len(all_rows)} files"
+            why = f"is reached before its {counted(len(all_rows), 'file')}"
         elif len(rows) < len(all_rows):
             lone = len(rows) == 1 and not (rules.rewrite_all or forced[rows[0]] or columns.large[rows[0]])
-            why = f"is reached after {len(rows)} of {len(all_rows)} files"
+            why = f"is reached after {len(rows)} of {counted(len(all_rows), 'file')}"
             if lone:
                 rows, why = rows[:0], "leaves one small file of its group"
         if why:
@@ -289,7 +290,7 @@ def _reasons(columns: _Columns, rules: PlanRules) -> list[tuple[str, Bools]]:
     reasons = [
         (f"under {_bytes(sizes.least)}", columns.small),
         (f"over {_bytes(sizes.greatest)}", columns.large),
-        (f"with at least {rules.delete_threshold} delete files", columns.many_deletes),
+        (f"with at least {counted(rules.delete_threshold, 'delete file')}", columns.many_deletes),
         (f"with at least {rules.delete_ratio:.0%} of their rows deleted", columns.many_deleted_rows),
         (f"whose deletes cost more in {rules.payback_reads} reads than a rewrite", columns.costly),
         (f"overlapped more than {rules.overlap_depth} deep in the sort key", columns.overlapping),
@@ -308,7 +309,7 @@ def _without_candidates(columns: _Columns, rules: PlanRules) -> list[Skipped]:
     if rules.payback_reads is not None:
         few = f"deletes of its {{}} cost less in {rules.payback_reads} reads than a rewrite"
         return [
-            Skipped(columns.names[number], few.format(_files(int(files[number]))))
+            Skipped(columns.names[number], few.format(counted(int(files[number]), "file")))
             for number in np.flatnonzero((candidates == 0) & (files > 0)).tolist()
         ]
     return [
@@ -330,18 +331,14 @@ def _not_worth_it(columns: _Columns, bins: _Bins, rules: PlanRules) -> list[Skip
     texts = ("a rewrite would make as many files of that size again", "one small file alone stays as it is", few)
     skipped = []
     for key, parts, count, size in zip(keys.tolist(), groups.tolist(), files.tolist(), sizes.tolist(), strict=True):
-        what = f"{_files(count)} to improve, {_bytes(size)} together"
-        split = f", in {parts} groups" if parts > 1 else ""
+        what = f"{counted(count, 'file')} to improve, {_bytes(size)} together"
+        split = f", in {counted(parts, 'group')}" if parts > 1 else ""
         skipped.append(Skipped(columns.names[key // 3], f"{what}{split}: {texts[key % 3]}"))
     return skipped
 
 
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
-
-
 def _have_good_size(count: int) -> str:
-    return "1 file already has a good size" if count == 1 else f"{count} files already have a good size"
+    return counted(count, "file already has a good size", "files already have a good size")
 
 
 def _bytes(size: int) -> str:

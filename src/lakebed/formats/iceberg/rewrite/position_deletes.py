@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, counted
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -171,7 +171,10 @@ def _without_lone_files(
     if len(kept) == len(deletes):
         return deletes, []
     count = len(deletes) - len(kept)
-    return kept, [Skipped("the table", f"{count} delete files are the only one of their data file, as they should be")]
+    own = counted(
+        count, "delete file is the only one of its data file", "delete files: each is the only one of its data file"
+    )
+    return kept, [Skipped("the table", f"{own}, as it should be")]
 
 
 def _unique(names: Iterable[str | None]) -> set[str]:

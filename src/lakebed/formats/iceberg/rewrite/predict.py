@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 from pyiceberg.transforms import BucketTransform, VoidTransform
 
+from lakebed.errors import counted
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import OUTPUT_SPEC, PlanRules
 from lakebed.formats.iceberg.rewrite.plan import Plan
@@ -27,8 +28,10 @@ def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules:
                 kept = int(rules.sizes.expected_files(sizes.astype(np.int64)).sum())
                 new = _new_partitions(metadata, spec_id, rules.output_spec)
                 rows = int(pc.sum(of_spec["record_count"]).as_py() or 0)
+                of = f"of partition spec {spec_id}"
+                spread = counted(len(of_spec), f"file {of} is", f"files {of} are")
                 notes.append(
-                    f"{len(of_spec)} files of partition spec {spec_id} are spread over spec {rules.output_spec}: "
+                    f"{spread} spread over spec {rules.output_spec}: "
                     f"{_count(kept, len(sizes), new, rows)}. With {OUTPUT_SPEC.key}={spec_id} they would become about "
                     f"{kept}"
                 )
@@ -39,7 +42,7 @@ def _count(kept: int, partitions: int, new: int | None, rows: int) -> str:
     """How many files come out, as text, as far as the specs tell."""
     if new is None:
         return f"one file or more for each new partition that their rows meet, {partitions} or more"
-    return f"about {max(kept, min(rows, partitions * new))} files"
+    return f"about {counted(max(kept, min(rows, partitions * new)), 'file')}"
 
 
 def _new_partitions(metadata: TableMetadata, old: int, new: int) -> int | None:

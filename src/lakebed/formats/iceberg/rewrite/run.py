@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError, counted
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
@@ -272,10 +272,11 @@ class _Run:
         most = self._rewrite.options[opt.MAX_FAILED_COMMITS]
         if self._failed_commits > (self._rewrite.options[opt.MAX_COMMITS] if most is None else most):
             raise CommitConflictError(
-                f"{self._failed_commits} commits of a rewrite failed",
+                f"{counted(self._failed_commits, 'commit')} of a rewrite failed",
                 table=self._rewrite.metadata.location,
                 why="; ".join(f"{failed.what}: {failed.reason}" for failed in self._failed[:3]),
-                todo=f"{len(self._instants)} commits stand. Run the rewrite again for the rest",
+                todo=counted(len(self._instants), "commit stands", "commits stand")
+                + ". Run the rewrite again for the rest",
             )
 
     def _drop_dangling_deletes(self) -> None:
@@ -329,6 +330,10 @@ class _Run:
 def _join_notes(results: Sequence[TaskResult]) -> list[str]:
     """How many files were joined, and why others were not."""
     joined = sum(1 for result in results if result.strategy is RewriteStrategy.JOIN)
-    notes = [f"{joined} files were joined without decoding their rows"] if joined else []
+    notes = (
+        [counted(joined, "file was joined without decoding its rows", "files were joined without decoding their rows")]
+        if joined
+        else []
+    )
     reasons = {result.note for result in results if result.note}
     return notes + [f"some files could not be joined without decoding: {reason}" for reason in sorted(reasons)]

@@ -14,7 +14,7 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CorruptError
+from lakebed.errors import CorruptError, counted
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.data_files import DataFile, FileTask, Partition, stored_files
 from lakebed.formats.iceberg.parquet.join import NotJoinable
@@ -281,11 +281,14 @@ def check_rows(results: Sequence[TaskResult], inputs: Sequence[FileTask]) -> Non
     total = sum(file.data.record_count for file in inputs)
     deleted = _deleted_rows(inputs)
     if written != read or (deleted is not None and written != total - deleted) or written > total:
-        expected = f"at most {total}" if deleted is None else f"{total - deleted} of {total}"
+        expected = f"at most {counted(total, 'row was', 'rows were')}"
+        if deleted is not None:
+            rows = counted(total, "row")
+            expected = counted(total - deleted, f"of {rows} was", f"of {rows} were")
         raise CorruptError(
-            f"a rewrite of {len(inputs)} files would change their rows",
+            f"a rewrite of {counted(len(inputs), 'file')} would change their rows",
             file=inputs[0].data.path,
-            why=f"{expected} rows were expected, {read} were read and {written} written",
+            why=f"{expected} expected, {read} were read and {written} written",
             todo="Nothing was committed. Compare the record counts in the manifests with the files",
         )
 

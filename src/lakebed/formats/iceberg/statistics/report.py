@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakebed.errors import counted
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.snapshots import Snapshot
 
@@ -43,7 +44,11 @@ def statistics_report(metadata: TableMetadata, head: Snapshot | None) -> Statist
     distinct, unreadable = _distinct(metadata, of_columns[line[commits]])
     added = sum(_number(metadata.snapshots[id].summary, "added-records") for id in line[:commits])
     rows = _number(head.summary, "total-records")
-    stale = f"{added} rows were added since, and the table has {rows}" if added > rows * _STALE else ""
+    stale = (
+        f"{counted(added, 'row was', 'rows were')} added since, and the table has {rows}"
+        if added > rows * _STALE
+        else ""
+    )
     return StatisticsReport(distinct, commits, partition_commits, stale, unreadable)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, Blob, encode_vector, write_puffin
 from lakebed.formats.iceberg.codec.schema import POS, arrow_schema
@@ -229,7 +229,7 @@ class DeleteWriter:
             raise UnsupportedError(
                 "a table of format version 1 has no row-level deletes",
                 table=self.metadata.location,
-                why=f"rows of {len(deleted)} data files would have to be removed",
+                why=f"rows of {counted(len(deleted), 'data file')} would have to be removed",
                 todo="Let the table's engine set format-version=2, or overwrite whole partitions",
             )
         paths = tuple(task.data.path for task, _ in deleted)

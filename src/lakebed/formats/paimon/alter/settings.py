@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lakebed.errors import OptionError, UnsupportedError
+from lakebed.errors import OptionError, UnsupportedError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.file_indexes import indexed_columns
@@ -63,7 +63,7 @@ def check_set(options: Mapping[str, str], key: str, value: str, has_rows: bool, 
         old, new = before[opt.BUCKET], parsed[opt.BUCKET]
         if old < 0 or new == -1:
             kinds = {-1: "dynamic or no buckets", -2: "postponed buckets"}
-            raise _stays(key, f"the table has {kinds.get(old, f'{old} buckets')} and rows", table)
+            raise _stays(key, f"the table has {kinds.get(old, counted(old, 'bucket'))} and rows", table)
     modifiable = options.get("deletion-vectors.modifiable", "false").strip().lower() == "true"
     vectors = opt.DELETION_VECTORS
     if key == vectors.key and before[vectors] != parsed[vectors] and not modifiable:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError, counted
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.layout import TableName
 from lakebed.formats.paimon.snapshot import Lock, Publisher, Reporter
@@ -99,4 +99,4 @@ def refuse_place(catalog: str, place: str | None) -> None:
 
 def not_empty(name: str, tables: Sequence[str]) -> UsageError:
     """The error for a database that has tables."""
-    return UsageError(f"the database {name!r} has {len(tables)} tables", todo="Drop its tables first")
+    return UsageError(f"the database {name!r} has {counted(len(tables), 'table')}", todo="Drop its tables first")

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from lakebed.errors import CommitConflictError, DataCleanedError, NotInHistoryError
+from lakebed.errors import CommitConflictError, DataCleanedError, NotInHistoryError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -120,9 +120,9 @@ def check_new_partitions(
     begun = {entry.partition for entry in live}
     for entry in ours:
         if entry.total_buckets > 0 and entry.total_buckets != buckets and entry.partition not in begun:
+            now = counted(buckets, "bucket")
             raise _conflict(
-                f"a new partition has {buckets} buckets now, but this commit was written for {entry.total_buckets}",
-                table,
+                f"a new partition has {now} now, but this commit was written for {entry.total_buckets}", table
             )
 
 
@@ -180,9 +180,8 @@ def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[Manifest
     for entry in added:
         known = counts.get(entry.partition)
         if known is not None and entry.total_buckets > 0 and known != entry.total_buckets:
-            raise _conflict(
-                f"a partition has {known} buckets now, but this commit was written for {entry.total_buckets}", table
-            )
+            now = counted(known, "bucket")
+            raise _conflict(f"a partition has {now} now, but this commit was written for {entry.total_buckets}", table)
 
 
 def _key_ranges(entries: Sequence[ManifestEntry]) -> Iterator[tuple[tuple[bytes, int, int], tuple[bytes, bytes]]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from lakebed.errors import DataCleanedError, LakebedError, OptionError
+from lakebed.errors import DataCleanedError, LakebedError, OptionError, counted
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.options import ORPHANS_AGE
@@ -99,7 +99,7 @@ def _remove(history: History, schema: TableSchema, options: Options, own: Option
     unnamed = sorted(path for path in found if path.rpartition("/")[2] not in named)
     now = clock.now() if dry_run or not unnamed else certain_now(store, OWN_FOLDER)
     old = {*older_than(store, unnamed, now - age / 1000)}
-    why = f"it is younger than {age / 3_600_000:g} hours ({ORPHANS_AGE.key})"
+    why = f"it is younger than {counted(age / 3_600_000, 'hour')} ({ORPHANS_AGE.key})"
     kept = tuple(Skipped(path, why) for path in unnamed if path not in old)
     going = tuple(path for path in unnamed if path in old)
     if not dry_run:

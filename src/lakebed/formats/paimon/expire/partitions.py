@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lakebed.errors import CommitConflictError, OptionError
+from lakebed.errors import CommitConflictError, OptionError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon import partition_options
 from lakebed.formats.paimon.bucket_summaries import all_bucket_summaries
@@ -61,7 +61,7 @@ class ExpiredPartition:
     @property
     def note(self) -> str:
         """The partition as a note of a result."""
-        return f"{self.name}: {self.reason}; {self.files} files, {self.bytes} bytes"
+        return f"{self.name}: {self.reason}; {counted(self.files, 'file')}, {self.bytes} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,4 +259,4 @@ def by_update(bound: int, age: int) -> Callable[[bytes, int], tuple[bool, str]]:
 
 
 def _age(what: str, age: int) -> str:
-    return f"{what}, and {age / 86_400_000:g} days are kept"
+    return f"{what}, and {counted(age / 86_400_000, 'day is', 'days are')} kept"

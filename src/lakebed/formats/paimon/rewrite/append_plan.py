@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
@@ -140,7 +140,7 @@ class AppendBucket:
 
     def sorted(self) -> Iterator[tuple[list[DataFileMeta], str]]:
         """All files as one task."""
-        yield [*self.files], f"all {len(self.files)} files are sorted together"
+        yield [*self.files], counted(len(self.files), "file is sorted", "files are sorted together")
 
     def task(self, files: Sequence[DataFileMeta]) -> AppendTask:
         """The task that compacts files. All index files that have a vector of one of them are replaced."""
@@ -163,20 +163,20 @@ class AppendBucket:
         """Why files stay as they are."""
         small = sum(file.file_size < self.rules.small for file in left)
         if not small:
-            return f"its {len(left)} files have a good size"
-        others = f", {len(left) - small} have a good size" if small < len(left) else ""
+            return f"its {counted(len(left), 'file has', 'files have')} a good size"
+        others = f", {counted(len(left) - small, 'has', 'have')} a good size" if small < len(left) else ""
         if len(left) == 1 and self.rules.min_files <= 1:
             return "a single file has nothing to be merged with"
         if self.is_fixed and not minor:
-            return f"{small} small files are too few for a full compaction{others}"
-        return (
-            f"{small} small files wait until there are {self.rules.min_files} ({opt.COMPACTION_MIN_FILES.key}){others}"
-        )
+            return f"{counted(small, 'small file is', 'small files are')} too few for a full compaction{others}"
+        waits = counted(small, "small file waits", "small files wait")
+        return f"{waits} until there are {self.rules.min_files} ({opt.COMPACTION_MIN_FILES.key}){others}"
 
     def _why(self, files: Sequence[DataFileMeta], what: str) -> str:
         small = sum(file.file_size < self.rules.small for file in files)
         marked = sum(file.file_name in self.deletions for file in files)
-        parts = [f"{small} of {len(files)} files are smaller than {self.rules.small} bytes"]
+        of = f"of {counted(len(files), 'file')}"
+        parts = [f"{counted(small, f'{of} is', f'{of} are')} smaller than {self.rules.small} bytes"]
         if marked:
-            parts.append(f"{marked} have deleted rows")
+            parts.append(counted(marked, "has deleted rows", "have deleted rows"))
         return f"{what}: {', '.join(parts)}"

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ManifestFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -99,7 +99,11 @@ def _full(history: History, merge: FullMerge) -> _Plan:
     before, size = sum(map(_entries, written)), sum(meta.file_size for meta in written)
     size_after = size * live // max(1, before)
     small = sum(meta.file_size < merge.settings.target_size for meta in written)
-    reason = f"{small} of {len(written)} manifests are small, {before - live} of {before} entries are of deleted files"
+    manifests, whole = counted(len(written), "manifest"), counted(before, "entry", "entries")
+    reason = (
+        f"{counted(small, f'of {manifests} is', f'of {manifests} are')} small, "
+        f"{counted(before - live, f'of {whole} is', f'of {whole} are')} of deleted files"
+    )
     after = -(-size_after // merge.settings.target_size)
     return _Plan((RewriteGroup("manifest", len(written), size, after, size_after, reason),), tuple(skipped))
 
@@ -114,7 +118,7 @@ def _minor(metas: Sequence[ManifestFileMeta], settings: MergeSettings) -> _Plan:
             small = settings.must_change(group[0])
             skipped.append(_left(group[0], "it has nothing to be merged with" if small else "it has a good size"))
         else:
-            reason = f"{len(group)} manifests beside each other are joined"
+            reason = f"{counted(len(group), 'manifest')} beside each other are joined"
             groups.append(RewriteGroup("manifest", len(group), size, -(-size // settings.target_size), size, reason))
     return _Plan(tuple(groups), tuple(skipped))
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from lakebed.errors import UsageError
+from lakebed.errors import UsageError, counted
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
@@ -218,8 +218,8 @@ def why_waiting(files: int, left: int, most: int, cut: bool = False) -> str:
     """Why a group of so many files waits for another call: of `most` files in a call so many are left. `cut`: these
     are compacted now."""
     if files > most and not cut:
-        return f"its {files} files are compacted together, and {MAX_FILES.key} is {most}"
-    return f"{MAX_FILES.key}={most} leaves room for {left} of its {files} files: run again"
+        return f"its {counted(files, 'file is', 'files are')} compacted together, and {MAX_FILES.key} is {most}"
+    return f"{MAX_FILES.key}={most} leaves room for {left} of its {counted(files, 'file')}: run again"
 
 
 def _why_left(bucket: LiveBucket, minor: bool) -> str:

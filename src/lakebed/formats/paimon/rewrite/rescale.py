@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, UnsupportedError, UsageError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import SOURCE_COMPACT, DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -143,14 +143,14 @@ def plan_rescale(
         files = [entry.file for bucket in partition.buckets for entry in bucket.entries]
         old = partition.buckets[0].entries[0].total_buckets
         if old == number:
-            skipped.append(Skipped(folder, f"it has {number} buckets"))
+            skipped.append(Skipped(folder, f"it has {counted(number, 'bucket')}"))
             continue
         size = sum(file.file_size for file in files)
-        reason = f"its rows move from {old} buckets to {number}"
+        reason = f"its rows move from {counted(old, 'bucket')} to {number}"
         untold = _untold(options, files) if schema.primary_keys else 0
         if untold and not dry_run:
             raise CommitConflictError(
-                f"other writers added {untold} files to {folder}",
+                f"other writers added {counted(untold, 'file')} to {folder}",
                 table=table,
                 why="no changelog tells of their rows yet",
                 todo="Rewrite again",
@@ -194,7 +194,7 @@ def _check(
     stored = opt.table_options(schema.options)[opt.BUCKET]
     if number < 1 or stored == -1 or any(entry.total_buckets < 1 for entry in chosen):
         raise UnsupportedError(
-            f"rows cannot move into {number} buckets",
+            f"rows cannot move into {counted(number, 'bucket')}",
             table=table,
             why=f"the table's option {opt.BUCKET.key} is {stored}, and only fixed and postponed buckets have a number",
             todo=f"Leave the option {opt.BUCKET.key} out",
@@ -202,8 +202,9 @@ def _check(
     moved = {entry.partition for entry in chosen}
     stays = any(entry.total_buckets == stored for entry in real if entry.partition not in moved)
     if stored > 0 and number != stored and not stays and moved:
+        would = f"all partitions would have {counted(number, 'bucket')}"
         raise UsageError(
-            f"all partitions would have {number} buckets, but the table's option {opt.BUCKET.key} is {stored}",
+            f"{would}, but the table's option {opt.BUCKET.key} is {stored}",
             table=table,
             why="every write would be refused then",
             todo=f"Set the option {opt.BUCKET.key} of the table to {number} first",

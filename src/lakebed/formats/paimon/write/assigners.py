@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.paimon.write.routing import Partitions, Router
 from lakebed.kernel.arrays import Int8s, Int32s
 
@@ -83,7 +83,7 @@ def fill_buckets(counts: dict[int, int], wanted: int, target: int, owner: int, o
             own = np.array([number for number in counts if number % owners == owner], np.int32)
             if most <= 0 or not len(own):
                 raise UnsupportedError(
-                    f"a partition has more than {limit} buckets", todo="Raise dynamic-bucket.target-row-num"
+                    f"a partition has more than {counted(limit, 'bucket')}", todo="Raise dynamic-bucket.target-row-num"
                 )
             assigned.append(np.random.default_rng().choice(own, left).astype(np.int32))
             break

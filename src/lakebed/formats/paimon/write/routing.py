@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, counted
 from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, with_arity
 from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -154,7 +154,7 @@ def partition_bucket_counts(counts: Mapping[bytes, int], buckets: int, table: st
             f"the table's files have {old} buckets, but option 'bucket' is {buckets}",
             table=table,
             why="rows of one key would end up in two buckets",
-            todo=f"Move the rows into {buckets} buckets with table.rewrite(options={{'bucket': '{buckets}'}}), or set "
-            f"bucket back to {old}",
+            todo=f"Move the rows into {counted(buckets, 'bucket')} with "
+            f"table.rewrite(options={{'bucket': '{buckets}'}}), or set bucket back to {old}",
         )
     return other

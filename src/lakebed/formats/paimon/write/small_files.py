@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, counted
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.hash_index import hashes_of, index_bytes
@@ -174,9 +174,9 @@ def _note(left: Sequence[_Group], most: int) -> str:
     count = sum(len(group.files) for group in left)
     size = sum(group.size for group in left)
     return (
-        f"{count} small files stay in {len(left)} buckets, since the rows were not routed and merging {size} bytes in "
-        f"one process would pass {opt.GATHER_BYTES.key} ({most}): write with lakebed.spark.write(df, location), which "
-        f"routes them, or raise that option"
+        f"{counted(count, 'small file stays', 'small files stay')} in {counted(len(left), 'bucket')}, since the rows "
+        f"were not routed and merging {size} bytes in one process would pass {opt.GATHER_BYTES.key} ({most}): write "
+        "with lakebed.spark.write(df, location), which routes them, or raise that option"
     )
 
 
