@@ -183,7 +183,7 @@ class Committer:
         """
         if latest is not None and latest.id > self._scanned:
             last = self._history.latest_of_user(self._commit.user, self._scanned, latest)
-            follows = last is not None and last.id <= self._scanned + 1  # as this process's own commits do
+            follows = last is not None and 0 < self._scanned >= last.id - 1  # as this process's own commits do
             if last is not None and (follows or not was_left_behind(self._history, last)):
                 self._committed = last.commit_identifier
             self._scanned = latest.id

@@ -71,7 +71,7 @@ def place_of(
 def was_left_behind(history: History, snapshot: Snapshot) -> bool:
     """Whether a snapshot that an earlier process claimed leads nowhere: it died before it could take it back. So it can
     be the oldest one only, and the next one has nothing of it."""
-    if snapshot.id == 1 or history.has_committed(snapshot):
+    if history.has_committed(snapshot):
         return False
     if history.find(snapshot.id - 1) is not None:
         return False
