@@ -83,8 +83,8 @@ class SimulatedRest(NoopCatalog):
         """One call, which is carried out as a whole.
 
         Raises CommitFailedException for a requirement that does not hold, BadRequestError for a sequence number that
-        another commit has taken and for a snapshot without row ids where the table has them since, as the reference
-        engine's server does.
+        another commit has taken, for a snapshot without row ids where the table has them since, and for a branch or tag
+        at a snapshot that is gone, as the reference engine's server does.
         """
         store = self._store
         wanted = [one.model_dump(by_alias=True, mode="json") for one in requirements]
@@ -151,10 +151,13 @@ def current_file(store: Store) -> str:
 
 def is_behind(metadata: TableMetadata, changes: Sequence[Mapping[str, Any]]) -> bool:
     """Whether changes add a snapshot whose sequence number or row ids are taken, or one without row ids where the table
-    has them."""
+    has them, or put a branch or tag at a snapshot that is gone."""
     last = metadata.document.get("last-sequence-number", 0) if metadata.format_version > 1 else -1
     next_row = metadata.document.get("next-row-id", 0) if metadata.format_version >= 3 else 0
     added = [change["snapshot"] for change in changes if change["action"] == "add-snapshot"]
+    known = {*metadata.snapshots, *(snapshot["snapshot-id"] for snapshot in added)}
+    if any(change["action"] == "set-snapshot-ref" and change["snapshot-id"] not in known for change in changes):
+        return True
     return any(
         snapshot.get("sequence-number", last + 1) <= last
         or (metadata.format_version >= 3 and snapshot.get("first-row-id", -1) < next_row)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.errors import CommitUnknownError, NotInHistoryError, StorageError
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.tables.iceberg.rest_server import Failure, RestCatalog
 from tests.tables.iceberg.small import create, ids
@@ -157,3 +157,12 @@ def test_a_staged_write_that_becomes_the_first_one_while_it_expires(rest: RestCa
     rest.meanwhile = [lambda: other.publish("one")]
     done = table.expire(options=ONLY_NEWEST)
     assert done.expired == () and done.notes == () and ids(table) == [1]
+
+
+def test_a_snapshot_expires_while_a_tag_is_made_of_it(rest: RestCatalog) -> None:
+    """The catalog answers 400, as to a request that is wrong by itself, and the tag is looked at anew."""
+    table, other, first = overwritten(rest, 2)
+    rest.meanwhile = [lambda: other.expire(options=ONLY_NEWEST)]
+    with pytest.raises(NotInHistoryError, match=f"snapshot {first} is not in the history"):
+        table.tag("kept", int(first))
+    assert ids(table) == [2] and "kept" not in {ref.name for ref in table.refs()}
