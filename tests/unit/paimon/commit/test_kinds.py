@@ -1,15 +1,18 @@
 """Commits: once for a user and identifier, beside other writers, and when the store does not say how it ended."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError, UsageError
+from lakebed.formats.paimon.commit.committer import Committer
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.kernel.commit.turns import as_rival
 from lakebed.kernel.files import Store
 from lakebed.model.commit import Outcome
 from lakebed.testing.faults import Fault, FaultyStore, Kind
@@ -80,6 +83,25 @@ def test_a_commit_to_recover_needs_its_files(make: Make) -> None:
     with pytest.raises(NotInHistoryError, match="Write the data again"):
         table.writer("u").filter_and_commit({1: messages})
     assert table.history() == []
+
+
+def test_another_process_commits_first_what_is_to_recover(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes the files of what it compacted where that is in conflict. What is committed is not told as lost."""
+    table = make()
+    _, messages = prepared(table, "u", ("a", 1, "v", 1))
+    check = Committer._check_files
+
+    def late(committer: Committer, given: Sequence[Any]) -> None:
+        monkeypatch.setattr(Committer, "_check_files", check)
+        with as_rival():
+            assert lakebed.open(table.location).writer("u").filter_and_commit({1: messages}) == 1
+        for path in Path(table.location).rglob("data-*"):
+            path.unlink()
+        check(committer, given)
+
+    monkeypatch.setattr(Committer, "_check_files", late)
+    assert table.writer("u").filter_and_commit({1: messages}) == 0
+    assert [instant.summary["commit_identifier"] for instant in table.history()] == ["1"]
 
 
 @pytest.mark.parametrize("identifier", ["7", 7.0, None, True, 2**63])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lakebed.errors import CommitConflictError, LakebedError, UsageError
+from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
@@ -106,9 +106,7 @@ class Committer:
         for identifier in commits:
             _check_identifier(identifier)
         with turn(self._store.location):
-            latest = self._look()
-            waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
-            self._check_files([message for identifier in waiting for message in commits[identifier]])
+            latest, waiting = self._waiting(commits)
             self._register_callbacks(latest)
             count = 0
             for identifier in waiting:
@@ -188,6 +186,22 @@ class Committer:
                 self._committed = last.commit_identifier
             self._scanned = latest.id
         return self._committed is not None and identifier <= self._committed
+
+    def _waiting(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> tuple[Snapshot | None, list[int]]:
+        """The newest snapshot, and the identifiers that this user has not committed, in ascending order. Their files
+        are there. Another process of the user may commit one meanwhile, and remove the files of what it compacted: so
+        the table is looked at again before files are called lost."""
+        before: list[int] | None = None
+        while True:
+            latest = self._look()
+            waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
+            try:
+                self._check_files([message for identifier in waiting for message in commits[identifier]])
+                return latest, waiting
+            except NotInHistoryError:
+                if waiting == before:
+                    raise
+                before = waiting
 
     def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage], origin: str = "") -> CommitResult:
         """A replay wrote its files again: they are removed, except those that the table holds. All stay when the commit
