@@ -13,6 +13,7 @@ import lakebed
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.spark.types import conform, spark_schema, wire_schema
 from tests.golden import unpack
+from tests.pyspark_release import needs
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "p": ["a", "b"]})
 
@@ -93,6 +94,7 @@ def texts(frame: DataFrame) -> list[str]:
 
 def test_hudi_table_changes_gives_what_the_source_reads(spark: SparkSession, hudi: Path) -> None:
     """Equal rows and columns to an incremental read by Hudi's source, by position and by name."""
+    needs("4.0", "table functions that are written in Python")
     begin, end = (lakebed.open(hudi).history()[number].time for number in (2, 5))
     ranges = {
         "'latest_state', 'earliest'": {"begin": "000"},
@@ -122,6 +124,7 @@ def test_hudi_table_changes_gives_rows_before_and_after(spark: SparkSession) -> 
 
 
 def test_hudi_table_changes_says_what_it_takes(spark: SparkSession, hudi: Path, table: lakebed.Table) -> None:
+    needs("4.0", "table functions that are written in Python")
     for arguments, error in {
         f"'{hudi}', 'newest', 'earliest'": r"no query type 'newest'\. Give 'latest_state'",
         f"'{hudi}', 'cdc'": r"is not given begin\. Call hudi_table_changes\(table, query_type, begin, end, options\)",

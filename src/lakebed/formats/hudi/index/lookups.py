@@ -165,7 +165,7 @@ def begin_lookup(lookup: Lookup, store: Store, operation: Operation, instant: st
         save_first_rules(store, index.rules)
     if not isinstance(index, ConsistentIndex):
         return lookup
-    new = {partition: begin_ring(store, partition, index.rings[partition].first) for partition in index.new}
+    new = {partition: begin_ring(store, partition, index.rings[partition].first) for partition in sorted(index.new)}
     known = {partition: ring for partition, ring in index.rings.items() if partition not in new}
     if operation.replaces:
         known = {partition: ring.renewed(instant) for partition, ring in known.items()}

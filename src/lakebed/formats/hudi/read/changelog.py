@@ -54,7 +54,7 @@ def _standing(state: TableState, view: View) -> Iterator[HudiSplit]:
     """One split per slice of a view."""
     written = state.written(view)
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
-    listed = {**dict.fromkeys(named, ()), **state.list_partitions(named)}
+    listed = {**dict.fromkeys(sorted(named), ()), **state.list_partitions(named)}
     slices = [
         file_slice
         for partition, files in listed.items()

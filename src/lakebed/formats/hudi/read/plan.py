@@ -243,7 +243,7 @@ def _slices(
         named.update(state.cleaned_groups(view.bound))
     keeping = state.partitions.keeping(predicate, schema)
     wanted = named if keeping is None else keeping.kept(named)
-    listed = {**dict.fromkeys(wanted, ()), **state.list_partitions(named, keeping)}
+    listed = {**dict.fromkeys(sorted(wanted), ()), **state.list_partitions(named, keeping)}
     kept = [*listed] if keeping is None else keeping.kept(listed)
     kept = kept if pruning is None else pruning.partitions(kept)
     if view.bound:

@@ -81,7 +81,7 @@ class TableState:
         `partitions.list_partitions` says."""
         if self.indexed_files is not None:
             kept = [*self.indexed_files] if keeping is None else keeping.kept(self.indexed_files)
-            return {**dict.fromkeys(named, ()), **{path: self.indexed_files[path] for path in kept}}
+            return {**dict.fromkeys(sorted(named), ()), **{path: self.indexed_files[path] for path in kept}}
         listed: Mapping[str, Listing] = self.__dict__.pop("_listed", {})  # a later call lists again
         return list_partitions(self.store, named, self.folders, listed, keeping)
 
