@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lakebed.formats.paimon.layout import OWN_FOLDER, branch_prefix, snapshot_path
@@ -38,9 +38,16 @@ def interrupted(store: Store) -> tuple[str, ...]:
 
 def expiring(history: History) -> set[str]:
     """The paths of the branch's snapshots that an expiry is deleting, or was when it died."""
-    store, found = history.store, set[str]()
     folder = snapshot_path(history.branch, 0).rpartition("/")[0] + "/"
+    return {path for journal in _journals(history.store) for path in journal["snapshots"] if path.startswith(folder)}
+
+
+def condemned(store: Store) -> set[str]:
+    """The paths of the other files that expiries and rollbacks are deleting, or were when they died."""
+    return {path for journal in _journals(store) for path in journal["files"]}
+
+
+def _journals(store: Store) -> Iterator[Mapping[str, Sequence[str]]]:
     for path in interrupted(store):
         with suppress(FileNotFoundError, ValueError):  # somebody else finished it, or it was never written whole
-            found.update(name for name in json.loads(store.read(path))["snapshots"] if name.startswith(folder))
-    return found
+            yield json.loads(store.read(path))

@@ -288,10 +288,6 @@ class History:
                 why=f"the newest is {newest_id}, so the table was rolled back",
             )
 
-    def latest_of_user(self, user: str, until: int = 0, newest: Snapshot | None = None) -> Snapshot | None:
-        """The newest snapshot of a commit user with an id above `until`; `newest` as for `backwards`."""
-        return next((snapshot for snapshot in self.backwards(until, newest) if snapshot.commit_user == user), None)
-
     def at(self, position: Position) -> Snapshot | None:
         """The snapshot at a position. The position None is the newest snapshot; None is returned for an empty table.
 

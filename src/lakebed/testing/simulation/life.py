@@ -45,6 +45,8 @@ class Life:
         self._step, self._identifier = 0, 0
         self._unsure = False
         """Whether an earlier attempt of the step may have landed."""
+        self._is_elsewhere = False
+        """Whether what the step commits was committed or given up by others."""
         self._branch = ""
         """The branch that the step writes to."""
 
@@ -55,7 +57,7 @@ class Life:
             self._step, self.chance = place, random.Random(step.number)
             self.who.hit.clear()
             self.who.overtaken = 0
-            self._unsure, self._branch = False, ""
+            self._unsure, self._is_elsewhere, self._branch = False, False, ""
             self.who.busy = True
             self.began = self.model.tick()
             outcome = self._ended(step)
@@ -107,6 +109,7 @@ class Life:
         late = self.who.overtaken >= forgets and isinstance(error, CommitUnknownError)
         altered = isinstance(error, SchemaError) and self.model.altered_since(self.began)
         may_be = isinstance(error, CommitConflictError | NotInHistoryError | UsageError)
+        may_be |= isinstance(error, CommitUnknownError) and self._is_elsewhere and subject.forgets_commits
         lacks = bool(self.model.lost)
         if not (self.who.hit or late or altered or may_be or lacks):
             raise Violation(f"{self.name} got {type(error).__name__} without a fault: {error}") from error

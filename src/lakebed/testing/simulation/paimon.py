@@ -36,6 +36,7 @@ class PaimonSubject(Subject):
     upkeep = (".lakebed/",)
     forwards_go_back = True
     stops_for_branches = True
+    forgets_commits = True
     verbs: ClassVar[Verbs] = {
         "writer": (
             ("append", 3), ("upsert", 4), ("delete", 2), ("overwrite", 1), ("two_phase", 4), ("prepare_and_abort", 1),

@@ -85,6 +85,8 @@ class Subject(ABC):
     """Whether rows wait for a compaction, which gives them buckets."""
     aborts_bind: ClassVar[bool] = True
     """Whether messages that were given up can be committed no more, since their files are gone."""
+    forgets_commits: ClassVar[bool] = False
+    """Whether a commit of another process of the user can expire, so that no later one knows how it ended."""
     streams: bool = True
     """Whether jobs can follow the table."""
     tells_late: bool = False

@@ -132,6 +132,7 @@ class Writes(Life):
             with self._jobs.at_work(chosen):
                 self.table.writer(chosen[0].user).filter_and_commit({one.identifier: one.messages for one in chosen})
         except (CommitUnknownError, Crash):
+            self._is_elsewhere = any(one.given_up or one.change.landed for one in chosen)
             self._jobs.unsure(chosen)
             raise
         except LakebedError as error:

@@ -16,6 +16,7 @@ from lakebed.formats.paimon import references
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit import loop, succession
 from lakebed.formats.paimon.commit.succession import Place
+from lakebed.formats.paimon.commit.unseen import look_back
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel import clock
@@ -166,8 +167,8 @@ def test_a_walk_back_goes_on_behind_a_gap(make: Make) -> None:
     history = History(table.store)
     assert [snapshot.id for snapshot in history.backwards()] == [5, 4, 2, 1]
     assert [snapshot.id for snapshot in history.backwards(1)] == [5, 4, 2]
-    found = history.latest_of_user("user 0")
-    assert found is not None and found.id == 1
+    found, is_whole = look_back(history, 0, history.latest(), lambda snapshot: snapshot.commit_user == "user 0")
+    assert found is not None and found.id == 1 and not is_whole
 
 
 class Overtaken(FaultyStore):
@@ -372,3 +373,82 @@ def test_a_claimed_snapshot_stays_in_line_only_where_it_expires_before_the_next_
 
     monkeypatch.setattr(succession, "data_manifests", gone)
     assert succession.place_of(history, claimed, before, [], []) is place
+
+
+class Dying(FaultyStore):
+    """A process that dies before it removes a data file."""
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        if any("/data-" in path for path in paths):
+            raise Crash("before the removal")
+        super().delete_many(paths)
+
+
+class LosesARace(FaultyStore):
+    """A process whose first claim of a snapshot comes after others have acted."""
+
+    def __init__(self, folder: str, act: Callable[[], object]) -> None:
+        super().__init__(open_store(folder))
+        self.acts = [act]
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if path.startswith("snapshot/snapshot-") and self.acts:
+            self.acts.pop()()
+            return PutOutcome.EXISTS
+        return super().put_if_absent(path, data)
+
+
+@pytest.mark.parametrize("when", ["before it looks", "before it claims"])
+@pytest.mark.parametrize("fate", ["live", "tagged", "compacted", "about to go"])
+def test_a_commit_whose_snapshot_expired_after_another_process_made_it_is_not_made_again(
+    make: Make, fate: str, when: str
+) -> None:
+    """Its files tell. Named again, they would be gone from under the newest snapshot, or a tag has their rows twice."""
+    table = make(primary_key=(), partition_by=(), bucket="-1")
+    messages = prepared(table, 9)
+
+    def act() -> None:
+        other = lakebed.open(table.location)
+        assert other.writer("job").filter_and_commit({1: messages}) == 1
+        if fate == "tagged":
+            other.tag("kept")
+        if fate != "live":
+            other.write(rows(("a", 2, "v", 2)), "overwrite")
+        other.write(rows(("a", 3, "v", 3)))
+        if fate == "about to go":
+            with pytest.raises(Crash):
+                lakebed.open(Dying(open_store(table.location))).expire(options=NOTHING_OWED)
+        else:
+            other.expire(options=NOTHING_OWED)
+
+    if when == "before it looks":
+        act()
+    store = LosesARace(table.location, act) if when == "before it claims" else open_store(table.location)
+    writer = lakebed.open(store).writer("job")
+    if fate in ("live", "tagged"):
+        assert writer.commit(1, messages).outcome is Outcome.SKIPPED
+        assert lakebed.open(table.location).writer("job").filter_and_commit({1: messages}) == 0
+    else:
+        for _ in range(2):
+            with pytest.raises(CommitUnknownError, match="are gone"):
+                writer.commit(1, messages)
+        with pytest.raises(CommitUnknownError, match="are gone"):
+            lakebed.open(table.location).writer("job").filter_and_commit({1: messages})
+    again = lakebed.open(table.location)
+    assert {row[1] for row in contents(again)} == ({3, 9} if fate == "live" else {2, 3})
+    again.expire(options={**NOTHING_OWED, "lakebed.expire.what": "orphan-files"})
+    assert len(contents(again)) == 2
+
+
+def test_a_user_whose_commits_have_all_expired_goes_on(make: Make) -> None:
+    table = make(**BY_HAND)
+    writer = table.writer("job")
+    writer.write(rows(("a", 1, "v", 1)))
+    writer.commit(1, writer.prepare_commit())
+    for number in (2, 3):
+        table.write(rows(("a", number, "v", number)))
+    table.expire(options=NOTHING_OWED)
+    messages = prepared(table, 4)
+    assert table.writer("job").filter_and_commit({2: messages}) == 1
+    assert table.writer("job").commit(2, messages).outcome is Outcome.SKIPPED
+    assert len(contents(table)) == 4

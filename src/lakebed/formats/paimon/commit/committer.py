@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, UsageError
@@ -32,7 +32,7 @@ from lakebed.formats.paimon.commit.loop import ReplayedError, commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
-from lakebed.formats.paimon.commit.succession import was_left_behind
+from lakebed.formats.paimon.commit.unseen import CommitsOfUser, outcome_unknown, was_unseen
 from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
@@ -62,8 +62,7 @@ class Committer:
         self._store = history.store
         self._callbacks = OwedCallbacks(history.store, commit.every_callback)
         self._last_safe: int | None = options[opt.LAST_SAFE_SNAPSHOT]
-        self._scanned = 0
-        self._committed: int | None = None
+        self._before = CommitsOfUser(history, commit.user)
 
     def commit(
         self,
@@ -85,7 +84,7 @@ class Committer:
             with turn(self._store.location):
                 latest = self._look()
                 self._register_callbacks(latest)
-                replayed = identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest)
+                replayed = identifier != BATCH_IDENTIFIER and self._before.has(identifier, latest)
                 if not replayed:
                     try:
                         checks = self._commit.check_appends
@@ -173,20 +172,6 @@ class Committer:
 
     # ---- exactly once ----
 
-    def _is_committed(self, identifier: int, latest: Snapshot | None) -> bool:
-        """Whether this user committed that identifier or a later one. Each snapshot is read once.
-
-        `latest` is also what the commit builds on. So no commit can come in between: one that does takes the name of
-        the next snapshot, and the commit loop then looks for its own among those that came.
-        """
-        if latest is not None and latest.id > self._scanned:
-            last = self._history.latest_of_user(self._commit.user, self._scanned, latest)
-            follows = last is not None and 0 < self._scanned >= last.id - 1  # as this process's own commits do
-            if last is not None and (follows or not was_left_behind(self._history, last)):
-                self._committed = last.commit_identifier
-            self._scanned = latest.id
-        return self._committed is not None and identifier <= self._committed
-
     def _waiting(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> tuple[Snapshot | None, list[int]]:
         """The newest snapshot, and the identifiers that this user has not committed, in ascending order. Their files
         are there. Another process of the user may commit one meanwhile, and remove the files of what it compacted: so
@@ -194,11 +179,13 @@ class Committer:
         before: list[int] | None = None
         while True:
             latest = self._look()
-            waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
+            waiting = [identifier for identifier in sorted(commits) if not self._before.has(identifier, latest)]
             try:
                 self._check_files([message for identifier in waiting for message in commits[identifier]])
                 return latest, waiting
-            except NotInHistoryError:
+            except NotInHistoryError as error:
+                if waiting == before and self._before.may_have_more:
+                    raise outcome_unknown(self._history, error.file) from error
                 if waiting == before:
                     raise
                 before = waiting
@@ -267,6 +254,9 @@ class Committer:
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
         user, rows_since = self._commit.user, self._commit.rows_since
+        look = partial(was_unseen, self._history, appends) if appends and identifier != BATCH_IDENTIFIER else None
+        if latest is not None and look is not None and self._before.may_have_more and look():
+            raise ReplayedError(latest)
         if any(message.deleted_files for message in appends):
             check_columns(self._history, [replace(message, compact_before=(), compact_after=()) for message in appends])
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier, latest)):
@@ -285,7 +275,7 @@ class Committer:
                 origin=origin,
                 routed_on=_routed_on(appends) if replaced is None else None,
             )
-            snapshot = latest = self._commit_snapshot(new, latest, bool(compacts), delta)
+            snapshot = latest = self._commit_snapshot(new, latest, bool(compacts), delta, look)
 
         def compact() -> None:
             nonlocal latest
@@ -330,9 +320,15 @@ class Committer:
             self.abort(compactions)
 
     def _commit_snapshot(
-        self, new: NewSnapshot, latest: Snapshot | None, another_follows: bool = False, delta: Delta | None = None
+        self,
+        new: NewSnapshot,
+        latest: Snapshot | None,
+        another_follows: bool = False,
+        delta: Delta | None = None,
+        look: Callable[[], bool] | None = None,
     ) -> Snapshot:
-        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest, another_follows, delta)
+        history, options = self._history, self._options
+        snapshot = commit_snapshot(history, self._schema, options, new, latest, another_follows, delta, look)
         if self._last_safe is not None:
             self._last_safe = snapshot.id
         return snapshot

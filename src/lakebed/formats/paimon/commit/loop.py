@@ -20,6 +20,7 @@ from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.succession import Place, place_of
+from lakebed.formats.paimon.commit.unseen import look_back
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel import clock
@@ -52,20 +53,22 @@ def commit_snapshot(
     latest: Snapshot | None,
     another_follows: bool = False,
     delta: Delta | None = None,
+    was_unseen: Callable[[], bool] | None = None,
 ) -> Snapshot:
     """Make a new snapshot at the head of a branch.
 
     `latest` is the newest snapshot as the caller has just seen it, None for a table without one. The first attempt
     builds on it without another look: when a newer one has come meanwhile, its name is taken and the race is lost.
     With `another_follows` the hints are left to the snapshot that the caller makes next. `delta` has the manifests of
-    the changes, where the caller has made them ahead.
+    the changes, where the caller has made them ahead. `was_unseen` is asked where snapshots have come and expired
+    since the first attempt: whether one of them was this commit, by another process of the user.
 
     Raises CommitConflictError when another writer's commit stands in the way, ReplayedError when it is that of another
     process of the same user under the same identifier, CommitUnknownError when the store does not say how it ended.
     """
     if delta is None and not new.merges_manifests and is_fixed(options, new.replaced is not None):
         delta = Delta(history.store, schema, options, new.changes)
-    loop = _CommitLoop(history, schema, options, new, latest, another_follows, delta)
+    loop = _CommitLoop(history, schema, options, new, latest, another_follows, delta, was_unseen)
     try:
         return with_retries(loop.attempt, retry_policy(options), history.store.location, loop.forget)
     finally:
@@ -97,8 +100,9 @@ class _CommitLoop:
         latest: Snapshot | None,
         another_follows: bool,
         delta: Delta | None,
+        was_unseen: Callable[[], bool] | None,
     ) -> None:
-        self._another_follows, self._delta = another_follows, delta
+        self._another_follows, self._delta, self._was_unseen = another_follows, delta, was_unseen
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
         self._first_latest, self._first_seen = latest, latest.id if latest else 0
@@ -130,14 +134,25 @@ class _CommitLoop:
     def _landed(self, latest: Snapshot | None) -> Snapshot | None:
         """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
         to. ReplayedError when another process of the same user has made one under the same identifier."""
-        ours = (self._new.user, self._new.identifier, self._new.kind)
-        for snapshot in self._history.backwards(self._first_seen, latest):
-            if snapshot.delta_manifest_list in self._tried:
-                return snapshot
-            same = (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == ours
-            if same and self._new.identifier != BATCH_IDENTIFIER:
-                raise ReplayedError(snapshot)
-        return None
+        new = self._new
+
+        def is_ours(snapshot: Snapshot) -> bool:
+            same = (snapshot.commit_user, snapshot.commit_identifier) == (new.user, new.identifier)
+            twin = same and snapshot.commit_kind is new.kind and new.identifier != BATCH_IDENTIFIER
+            return twin or snapshot.delta_manifest_list in self._tried
+
+        found, is_whole = look_back(self._history, self._first_seen, latest, is_ours)
+        if found is not None and found.delta_manifest_list not in self._tried:
+            raise ReplayedError(found)
+        if (
+            latest is not None
+            and found is None
+            and not is_whole
+            and self._was_unseen is not None
+            and self._was_unseen()
+        ):
+            raise ReplayedError(latest)
+        return found
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
         attempt = Attempt(self._history, self._schema, self._options, self._new, latest, self._delta)
