@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import lakebed
-from lakebed.errors import TableExistsError, TableNotFoundError
+from lakebed.errors import NotInHistoryError, TableExistsError, TableNotFoundError
 from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
 from lakebed.formats.iceberg.table import IcebergTable
@@ -145,6 +145,29 @@ def test_the_slower_of_two_branches_is_made_anew(told: Told, monkeypatch: pytest
     commits.append(table.operations, [data_file(table, [3])])
     side = lakebed.open("rest:db.raced", {**told.options, "branch": "side"})
     assert isinstance(side, IcebergTable) and ids(table) == [1, 3] and ids(side) == [1, 2]
+
+
+def test_a_staged_write_is_published_only_while_it_is_there(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server answers 400 where an expiry came in between, since the changes name the staged snapshot."""
+    table = create("rest:db.staged", 2, **told.options, **{"write.wap.enabled": "true"})
+    commits.append(table.operations, [data_file(table, [1])])
+    for number in (2, 3):
+        table.write(rows([number]), options={"wap.id": f"wap {number}"})
+    commits.append(table.operations, [data_file(table, [4])])
+    assert table.publish("wap 2").dry_run is False
+    assert ids(table) == [1, 2, 4] and [ref.name for ref in table.refs()] == ["main"]
+    publish = table.operations.commit
+
+    def late(*args: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        other = lakebed.open("rest:db.staged", told.options)
+        assert other.expire(options={"older-than": "2100-01-01", "retain-last": 1}).expired
+        return publish(*args, **named)
+
+    monkeypatch.setattr(table.operations, "commit", late)
+    with pytest.raises(NotInHistoryError):
+        table.publish("wap 3")
+    assert ids(table) == [1, 2, 4]
 
 
 def test_tables_that_enter_the_catalog_whole(told: Told, tmp_path: Path) -> None:

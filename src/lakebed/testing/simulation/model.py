@@ -138,6 +138,12 @@ class Model:
         """The states of each other branch, since it was created."""
         self.before: dict[str, Sequence[State]] = {}
         """The states that the table had when each branch was created."""
+        self.branches_go = False
+        """Whether a branch that is made while its snapshot expires goes with it, until the expiry puts both back."""
+        self.born: dict[str, int] = {}
+        """When each branch was created, in ticks."""
+        self.absent: dict[str, list[State]] = {}
+        """The branches that went with their snapshots."""
         self.columns, self.row_ids = Columns(), RowIds()
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
@@ -208,7 +214,7 @@ class Model:
         self._advance(self.states, new, change if change is None or not change.branch else None, who)
         if change is not None and not change.landed and change.rows & came:  # others with its keys count
             self._land(change, len(self.states), who)
-        self._branch_off(heads, change, who)
+        self._branch_off(heads, change, who, began)
         shown = new if seen.shown is None else self._show(state_of(seen.shown, "in its files"), seen, change, who)
         back = change is not None and change.goes_back
         self.went_back += back
@@ -278,11 +284,17 @@ class Model:
             self.shown.append(new)
         return new
 
-    def _branch_off(self, heads: Mapping[str, State], change: Change | None, who: str) -> None:
-        """The branches are those of before, each with its rows, but for the one that the change is about."""
+    def _branch_off(self, heads: Mapping[str, State], change: Change | None, who: str, began: int) -> None:
+        """The branches are those of before, each with its rows, but for the one that the change is about, and those
+        that go with their snapshots and come back."""
         for name in sorted({*heads, *self.branches}):
             own = change if change is not None and change.branch == name else None
-            if name not in heads:
+            if name not in heads and change is None and self.branches_go and self.born[name] > began:
+                self.absent[name] = self.branches.pop(name)
+            elif name in self.absent and name in heads:
+                self.branches[name] = self.absent.pop(name)
+                self._advance(self.branches[name], heads[name], None, who)
+            elif name not in heads:
                 if own is None or not own.drops:
                     raise Violation(f"{who}: branch {name} is gone")
                 del self.branches[name]
@@ -295,7 +307,7 @@ class Model:
                 raise Violation(f"{who}: {own.text} has rows that were not there: {sorted(heads[name])}")
             else:
                 self.branches[name], self.before[name] = [heads[name]], tuple(self.states)
-                own.landed = 1
+                self.born[name], own.landed = self.tick(), 1
 
     def _see_columns(self, cells: Cells, change: Change | None, who: str) -> None:
         """The columns are those of before or what the change makes of them, and a row keeps what it has in each."""
@@ -320,6 +332,13 @@ class Model:
         """Whether a tag was made while an expiry was at work that a fault hit."""
         began, ended = self.tag_made.get(tag, (0, 0))
         return any(begun < ended and over > began for begun, over in self.cut_expiries)
+
+    def check_absent(self) -> None:
+        """Branches that went with their snapshots are back, but for those that were made in an expiry that a fault
+        hit."""
+        for name in self.absent:
+            if not any(begun < self.born[name] < over for begun, over in self.cut_expiries):
+                raise Violation(f"branch {name} went with its snapshot and did not come back")
 
     def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
         if change is None:

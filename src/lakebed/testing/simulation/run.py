@@ -86,6 +86,7 @@ class Run:
         )
         self.model.states[0] = subject.begins_with
         self.model.time, self.model.clocks_differ = lambda: self.world.time, lambda: not self.world.clocks_agree
+        self.model.branches_go = subject.tags_go_with_snapshots
         self.model.dues, self.model.parts = subject.dues, subject.parts if subject.expires_by_itself else None
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
@@ -216,6 +217,7 @@ class Run:
                 except LakebedError as error:
                     raise Violation(f"snapshot {name} is in the history and can't be read: {error}") from error
             model.check_snapshot(name, model.snapshots[name], rows, "the end")
+        model.check_absent()
         for name, states in model.branches.items():
             rows = rows_of(subject.open(self.real, name).read(["id", "v"]))
             model.check_snapshot(f"branch {name}", states[-1], rows, "the end")

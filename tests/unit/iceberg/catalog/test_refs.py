@@ -166,3 +166,20 @@ def test_a_snapshot_expires_while_a_tag_is_made_of_it(rest: RestCatalog) -> None
     with pytest.raises(NotInHistoryError, match=f"snapshot {first} is not in the history"):
         table.tag("kept", int(first))
     assert ids(table) == [2] and "kept" not in {ref.name for ref in table.refs()}
+
+
+def test_a_staged_write_that_expires_while_it_is_published_on_top_of_others(rest: RestCatalog) -> None:
+    """The new snapshot would name the files of the expired one, which are gone."""
+    options = {**options_of(rest), "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "1"}
+    table = create("cat:refs.t", 2, **options, **{"write.wap.enabled": "true"})
+    table.write(rows(0))
+    table.write(rows(1), options={"wap.id": "one"})
+    table.write(rows(2), options={"wap.id": "two"})
+    table.write(rows(3))
+    other = opened("cat:refs.t", options)
+    table.publish("two")
+    assert ids(table) == [0, 2, 3] and [ref.name for ref in table.refs()] == ["main"]
+    rest.meanwhile = [lambda: other.expire(options=ONLY_NEWEST)]
+    with pytest.raises(NotInHistoryError, match="is not in the history"):
+        table.publish("one")
+    assert ids(table) == [0, 2, 3]

@@ -17,7 +17,8 @@ from lakebed.errors import CommitConflictError, NotInHistoryError, UsageError, c
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.codec.snapshots import Snapshot
+from lakebed.formats.iceberg.codec.snapshots import Ref, Snapshot
+from lakebed.formats.iceberg.codec.updates import TableUpdate, ref_update
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.branches_and_tags import Decision, branch_moved, decided
 from lakebed.formats.iceberg.commit.change import Change
@@ -62,7 +63,7 @@ def cherry_pick(
     elif dry_run:
         return _planned(operations, base, branch, picked)
     before = base.metadata.parent_on(branch)
-    commit_options = CommitOptions(branch, properties=properties)
+    commit_options = CommitOptions(branch, properties=properties, also=lambda *_: _still_there(picked))
     done = commit_snapshot(operations, _Pick(branch, picked.snapshot_id), commit_options, base)
     named = str(before.snapshot_id) if before is not None else ""
     note = f"it repeats snapshot {picked.snapshot_id}, which stays where it is until it expires"
@@ -112,6 +113,13 @@ class _Pick:
         wap_id = picked.summary.get(STAGED)
         links = {SOURCE: str(picked.snapshot_id), **({PUBLISHED: wap_id} if wap_id else {})}
         return replace(produced, summary={**links, **produced.summary})
+
+
+def _still_there(picked: Snapshot) -> Sequence[TableUpdate]:
+    """Updates that change nothing, and that a REST catalog refuses where a snapshot has expired: it has no requirement
+    that says so, and the files that the new snapshot repeats would be gone."""
+    name = f"lakebed-picks-{picked.snapshot_id}"
+    return ref_update(Ref(name, picked.snapshot_id, False)), {"action": "remove-snapshot-ref", "ref-name": name}
 
 
 class _OvertakenError(Exception):
