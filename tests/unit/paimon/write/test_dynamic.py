@@ -119,6 +119,23 @@ def test_a_second_job_is_refused(make: Make, key: tuple[str, ...]) -> None:
     assert contents(table) == [("a", 1, "v", 1), ("a", 2, "fast", 1)]
 
 
+@pytest.mark.parametrize("key", [("dt", "id"), ("id",)], ids=["HASH_DYNAMIC", "KEY_DYNAMIC"])
+def test_a_second_writer_of_the_same_user_is_refused_too(make: Make, key: tuple[str, ...]) -> None:
+    """It does not know the keys that the first one has prepared."""
+    table = make(primary_key=key, **{**SMALL, "dynamic__bucket_target__row__num": "1"})
+    first, second = table.writer("job"), table.writer("job")
+    first.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1)))
+    second.write(rows(("b", 1, "w", 2), ("a", 2, "w", 2)))
+    commits = {1: first.prepare_commit(), 2: second.prepare_commit()}
+    with pytest.raises(CommitConflictError, match="another writer of this user wrote to the same dynamic buckets"):
+        table.writer("job").filter_and_commit(commits)
+    assert contents(table) == [("a", 1, "v", 1), ("a", 2, "v", 1)]
+    third = table.writer("job")
+    third.write(rows(("a", 2, "x", 3)))
+    third.commit(2, third.prepare_commit())
+    assert len(buckets(table)) == 2
+
+
 def test_one_writer_may_prepare_many_commits(make: Make) -> None:
     for key in (("dt", "id"), ("id",)):
         table = make(primary_key=key, **SMALL)

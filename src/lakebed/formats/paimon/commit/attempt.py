@@ -24,7 +24,7 @@ from lakebed.formats.paimon.commit.conflicts import (
     check_vectors,
 )
 from lakebed.formats.paimon.commit.delta import Delta
-from lakebed.formats.paimon.commit.kinds import ORIGIN, NewSnapshot
+from lakebed.formats.paimon.commit.kinds import ORIGIN, WRITES, NewSnapshot
 from lakebed.formats.paimon.commit.manifest_merge import MergeSettings, NothingToMergeError
 from lakebed.formats.paimon.commit.manifests import ManifestWriter
 from lakebed.formats.paimon.commit.row_ids import with_row_ids
@@ -155,7 +155,7 @@ class Attempt:
             watermark=_greatest(new.watermark, latest.watermark if latest else None),
             statistics=latest.statistics if latest else None,
             next_row_id=next_row,
-            properties=((ORIGIN, new.origin),) if new.origin else (),
+            properties=_properties(new),
         )
 
     def _index_manifest(self) -> str | None:
@@ -174,6 +174,11 @@ class Attempt:
             and not (replaced is not None and replaced.covers(entry.partition))
         ]
         return self._writer.index_manifest([*kept, *added])
+
+
+def _properties(new: NewSnapshot) -> tuple[tuple[str, str], ...]:
+    writes = ",".join(sorted(new.assigned_on.writes)) if new.assigned_on is not None else ""
+    return tuple((key, text) for key, text in ((ORIGIN, new.origin), (WRITES, writes)) if text)
 
 
 def _row_count(entries: Sequence[ManifestEntry]) -> int:

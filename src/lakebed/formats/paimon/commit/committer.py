@@ -346,9 +346,8 @@ class Committer:
         if not bases or replaced is not None:
             return None
         in_partition = set(self._schema.partition_keys) <= set(self._schema.primary_keys)
-        return AssignmentBase(
-            min(bases), frozenset(message.partition for message in messages) if in_partition else None
-        )
+        partitions = frozenset(message.partition for message in messages) if in_partition else None
+        return AssignmentBase(min(bases), partitions, frozenset(m.write_id for m in messages if m.write_id))
 
     def _ignores_empty(self, identifier: int, latest: Snapshot | None) -> bool:
         """Whether a commit without files leaves no snapshot: that of a batch; a stream's does, for its identifier."""

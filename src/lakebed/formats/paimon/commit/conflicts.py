@@ -17,7 +17,7 @@ from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
-from lakebed.formats.paimon.commit.kinds import AssignmentBase, Changes, NewSnapshot
+from lakebed.formats.paimon.commit.kinds import WRITES, AssignmentBase, Changes, NewSnapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
 from lakebed.formats.paimon.entries import Entries
@@ -213,20 +213,27 @@ def _check_levels(
 
 
 def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase, latest: Snapshot | None) -> None:
-    """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be
-    ours."""
+    """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be ours.
+    So may those of another writer of the same user."""
     for snapshot in _since(history, base.snapshot, latest, "the dynamic buckets were assigned"):
-        if snapshot.commit_user == new.user or snapshot.commit_kind is CommitKind.COMPACT:
+        if snapshot.commit_kind is CommitKind.COMPACT or (snapshot.commit_user == new.user and _knows(base, snapshot)):
             continue
         partitions = {entry.partition for entry in _delta(history, snapshot)}
         if base.partitions is None or partitions & base.partitions:
+            other = "writer of this user" if snapshot.commit_user == new.user else "job"
             raise CommitConflictError(
-                "another job wrote to the same dynamic buckets",
+                f"another {other} wrote to the same dynamic buckets",
                 table=history.store.location,
                 instant=str(snapshot.id),
                 why="both may have put one key into different buckets",
                 todo="Nothing of this commit is visible. Write the rows again; let one job at a time write this table",
             )
+
+
+def _knows(base: AssignmentBase, snapshot: Snapshot) -> bool:
+    """Whether the write that assigned these dynamic buckets assigned those of a snapshot of its user too."""
+    writes = dict(snapshot.properties).get(WRITES, "").split(",")
+    return not base.writes or not base.writes.isdisjoint(writes)
 
 
 def _check_strictly(history: History, new: NewSnapshot, last_safe: int, latest: Snapshot | None) -> None:

@@ -37,15 +37,18 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentBase:
-    """What dynamic buckets were assigned on: a snapshot id (0: an empty table), and the partitions where another
-    writer's rows would matter (None: all)."""
+    """What dynamic buckets were assigned on: a snapshot id (0: an empty table), the partitions where another writer's
+    rows would matter (None: all), and the writes that assigned them (none where these are unknown)."""
 
     snapshot: int
     partitions: frozenset[bytes] | None
+    writes: frozenset[str] = frozenset()
 
 
 ORIGIN = "lakebed.commit.origin"
 """The key of a snapshot's origin in its properties."""
+WRITES = "lakebed.commit.writes"
+"""The key of the writes, divided by commas, that assigned a snapshot's dynamic buckets, in its properties."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class PaimonMessage(CommitMessage):
     made with, where others would change what it says; None: none would."""
     planned_on: int | None = None
     """The snapshot that rows got their buckets on, 0 for an empty table; None where no other commit changes these."""
+    write_id: str = ""
+    """The write that assigned dynamic buckets: it knows the keys of its earlier commits. "" where that is unknown."""
 
     @property
     def is_empty(self) -> bool:

@@ -128,7 +128,8 @@ class PaimonSink:
         needs_none = self.mode is Mode.OVERWRITE or self.options.mode in NEED_NOTHING
         state = WriteState() if needs_none else self._read_state()
         kinds = self.options.row_kinds(RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT)
-        target = TaskTarget(self.history.store, self.schema, self.options, kinds, state, self.commit_user)
+        write = self.write_id
+        target = TaskTarget(self.history.store, self.schema, self.options, kinds, state, self.commit_user, write)
         return PaimonWritePlan(self.history, target, dynamic_settings(self.options, tasks), self.write_id)
 
     @looks_again

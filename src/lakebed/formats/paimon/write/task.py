@@ -59,7 +59,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
     """What the tasks of one write have in common. Picklable. `kinds` says where row kinds come from, `state` what the
-    table's files hold."""
+    table's files hold. `write_id` is unique to the write."""
 
     store: Store
     schema: TableSchema
@@ -67,6 +67,7 @@ class TaskTarget:
     kinds: RowKindRule
     state: WriteState
     commit_user: str
+    write_id: str = ""
 
     @property
     def mode(self) -> BucketMode:
@@ -190,7 +191,10 @@ class PaimonTaskWriter:
         if self._target.mode not in _DYNAMIC:
             return message
         gained = b"" if hashes is None else index_bytes(hashes)
-        return dataclasses.replace(message, new_hashes=gained, planned_on=self._target.state.snapshot)
+        target = self._target
+        return dataclasses.replace(
+            message, new_hashes=gained, planned_on=target.state.snapshot, write_id=target.write_id
+        )
 
     # ---- held rows, bucket by bucket ----
 
