@@ -211,6 +211,9 @@ class Model:
         if open_ones:
             waits = next((one for one in open_ones if one.rows & came), None)
             change = waits or next((one for one in open_ones if self._fits(one, self.now, new)), open_ones[0])
+            if new != self.now and all(self._swapped(key, self.now, new) for key in ids_of(self.now ^ new)):
+                # other rows of the same numbers win now, as a compaction lets them: not for a commit without a row here
+                change = change if change.rows & (new | came) else None
         self._advance(self.states, new, change if change is None or not change.branch else None, who)
         if change is not None and not change.landed and change.rows & came:  # others with its keys count
             self._land(change, len(self.states), who)
