@@ -43,8 +43,8 @@ except lakebed.errors.TableNotFoundError as error:
     print(error.what, error.table, error.todo)
 ```
 
-A class stands below the one that it belongs to: who catches `StorageError` gets `RetryableError` and `NotWrittenError`
-too. The paths of the examples begin with `/lake`, and identifiers are left out.
+"Belongs to" names the parent class: if you catch `StorageError`, you also get `RetryableError` and `NotWrittenError`.
+In the examples, paths begin with `/lake` and random identifiers are left out.
 """
 
 
