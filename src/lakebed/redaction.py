@@ -36,7 +36,7 @@ _LOOKS = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*|(?i:(?<=bearer )[\w.\-~+/]{8,}=*)"
 )
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-"""In their URLs the part before the @ is a container, not a user."""
+"""URL schemes in which the part before the @ is a container, not a user."""
 
 
 def redacted(text: str) -> str:

@@ -28,7 +28,7 @@ class Done:
     document: Mapping[str, Any]
     failed: bool = False
     rank: int = 0
-    """How bad it is, where the worst come first."""
+    """How bad the table's health is. With `worst_first` the greatest comes first."""
 
 
 _FAILED_RANK = 100

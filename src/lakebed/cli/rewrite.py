@@ -26,7 +26,7 @@ from lakebed.model.upkeep import RewriteResult
 
 
 class Mode(StrEnum):
-    """How many tables are rewritten, in the words of Paimon's `compact_database`."""
+    """Whether tables are rewritten one by one or together, in the words of Paimon's `compact_database`."""
 
     DIVIDED = "divided"
     COMBINED = "combined"

@@ -44,7 +44,7 @@ _USUAL: Mapping[tuple[str, str], Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one run may spend. None: no bound."""
+    """The most that one run may spend. None: no bound."""
 
     bytes: int | None = None
     minutes: float | None = None

@@ -47,7 +47,7 @@ class Spending:
 
     @property
     def seconds(self) -> float:
-        """How long the run is under way."""
+        """Seconds since the run began."""
         return clock.steady() - self._began
 
     @property
@@ -57,11 +57,11 @@ class Spending:
 
     @property
     def bytes_left(self) -> int | None:
-        """How many bytes rewrites may still take. None: any number."""
+        """The bytes that rewrites may still take; None: no bound."""
         return None if self.budget.bytes is None else max(self.budget.bytes - self.bytes, 0)
 
     def spent(self) -> str:
-        """Which bound is reached, "" for none."""
+        """The bound that the run has reached; "" for none."""
         if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
             return f"the budget of {counted(self.budget.minutes, 'minute')} is spent"
         if self.budget.requests is not None and self.requests >= self.budget.requests:
@@ -100,7 +100,7 @@ def _all_left(table: TableUpkeep, verbs: list[str], why: str) -> TableUpkeep:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One verb of one table."""
+    """One verb to run on one table."""
 
     table: Table
     verb: str

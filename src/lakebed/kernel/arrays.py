@@ -35,7 +35,7 @@ _CODES = {
     "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
     "float": "f", "double": "d",
 }  # fmt: skip
-"""Those of `array` in the standard library, by type."""
+"""The type code of `array.array` in the standard library, by Arrow type."""
 TEXTS_ONCE = pa.dictionary(pa.int32(), pa.string())
 """The type of a text column that holds each text once."""
 

@@ -42,9 +42,9 @@ IMPOSSIBLE_ALLOCATION = 1 << 40
 _WHY_CHARACTERS = 300
 _HALF = re.compile(rb"(?i)\\ud[89a-f]")
 _HALF_IN_TEXT = re.compile(r"(?i)\\ud[89a-f]|[\ud800-\udfff]")
-"""How JSON spells half of a character, in bytes and in text."""
+"""How JSON spells one half of a surrogate pair, in bytes and in text."""
 RESTORE = "Restore the file from a copy"
-"""What to do about a file whose bytes are damaged, where nobody knows better."""
+"""The default advice for a file with damaged bytes."""
 
 
 @contextmanager

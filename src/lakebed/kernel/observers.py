@@ -47,7 +47,7 @@ class Call:
 
 Observer = Callable[[Call], None]
 observers: list[Observer] = []
-"""Those who are told, in order."""
+"""The registered observers, in the order in which they were added."""
 
 
 class Watched:

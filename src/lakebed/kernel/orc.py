@@ -25,7 +25,7 @@ _LAST = 2**63 - 1
 """The last moment that nanoseconds since 1970 hold."""
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DENSE = 4
-"""Where a quarter of the columns is read, whole stripes are fetched."""
+"""Whole stripes are fetched when at least one column in so many is read."""
 _FIRST, _MOST = 512 << 10, 32 << 20
 """The bytes of the first window of reads that follow each other, and of the largest one."""
 _NEAR = 64 << 10

@@ -92,7 +92,7 @@ class SharedEngine:
 
     @property
     def parallelism(self) -> int:
-        """That of the engine behind it."""
+        """How many tasks the shared engine runs at once."""
         return self.inner.parallelism
 
     def run(self, act: Callable[[T, Engine], R], item: T) -> R | Exception:

@@ -176,7 +176,7 @@ class AlterResult(Shown):
 
 
 def what(change: Change) -> str:
-    """What a change changes, in words."""
+    """The part of a table that a change is about, in words."""
     return {
         SetIdentifierFields: "identifier fields", AddPartitionField: "new partition fields",
         DropPartitionField: "partition fields to drop", ReplacePartitionField: "partition fields to replace",

@@ -78,7 +78,7 @@ def _element(body: str, height: float, title: str, note: str, styled: bool) -> s
 
 @singledispatch
 def _drawn(picture: Picture) -> tuple[str, float]:
-    """What a picture's element holds, and its height."""
+    """The SVG content of a picture, and its height."""
     raise TypeError(picture)
 
 

@@ -17,7 +17,7 @@ from lakebed.model.units import moment_text, short_size, size_text
 
 
 class Unit(StrEnum):
-    """What the values of a picture count."""
+    """The unit of a picture's values."""
 
     BYTES = "bytes"
     FILES = "files"
@@ -33,7 +33,7 @@ class Look(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar. `told` is what it says when it is pointed at."""
+    """One bar of a chart. `told` is the text that appears when you point at it."""
 
     label: str
     value: int
@@ -78,13 +78,13 @@ class Steps:
 
 
 class State(StrEnum):
-    """What became of an instant or snapshot."""
+    """The state of an instant or snapshot in a picture."""
 
     DONE = "done"
     PENDING = "pending"
-    """It was begun and has not ended."""
+    """Begun, and not complete yet."""
     HELD = "held"
-    """It is complete, and maintenance cannot remove it yet."""
+    """Complete, and maintenance cannot remove it yet."""
     KEPT = "kept"
     """A tag, a branch or a savepoint keeps it."""
 

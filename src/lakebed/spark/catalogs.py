@@ -19,7 +19,7 @@ _PREFIX = "spark.sql.catalog."
 _SETTING = "lakebed.catalog."
 
 Catalogs = Mapping[str, Mapping[str, str]]
-"""By the name of a catalog, the options that open tables in it."""
+"""The options that open tables in each catalog, by the catalog's name."""
 
 
 def session_catalogs(spark: SparkSession) -> Catalogs:

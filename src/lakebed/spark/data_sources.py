@@ -108,7 +108,7 @@ class TableSource(DataSource):
 
 
 class Part(InputPartition):
-    """What one task reads, packed."""
+    """One input partition of Spark: a packed task."""
 
 
 class BatchReader(DataSourceReader):

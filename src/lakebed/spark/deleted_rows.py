@@ -33,7 +33,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]*")
 """File names that Spark spells alike in paths and in URLs."""
 _FILE, _PLACE, _BITS = (f"__lakebed_{part}" for part in ("file", "place", "deleted_bits"))
 PLACES = (f"crc32(cast(_metadata.file_name AS binary)) AS {_FILE}", f"_metadata.row_index AS {_PLACE}")
-"""Of which file a row is and where it lies there, in SQL."""
+"""SQL for the file of a row (its key) and the row's position in that file."""
 _TAKEN = re.compile(r"__lakebed_|_metadata|_tmp_metadata", re.IGNORECASE)
 
 
@@ -105,7 +105,7 @@ class Directory:
 
     @classmethod
     def of(cls, keys: Int64s) -> Directory:
-        """For files of these keys, which are different."""
+        """A directory for files with these distinct keys."""
         count = len(keys)
         for width in range(count, _SPARSE * count if count <= _FEW else 0):
             if len(np.unique(keys % width)) == count:
@@ -157,5 +157,5 @@ def _words(directory: Directory, deleted: Sequence[DeletedRows]) -> tuple[Int64s
 
 
 def _runs(rows: int) -> int:
-    """In how many runs the rows of a file are."""
+    """The number of runs that so many rows of a file make."""
     return -(-rows // _RUN)

@@ -36,7 +36,7 @@ _SWAPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less",
 _COMPARE = {"equal", "not_equal", *_SWAPPED}
 _MATH = {"add_checked": operator.add, "subtract_checked": operator.sub, "multiply_checked": operator.mul}
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
-"""In microseconds."""
+"""The first moments of the years 1 and 10000, in microseconds since 1970."""
 
 
 def row_filter(predicate: Node, schema: pa.Schema) -> SparkColumn | None:

@@ -29,7 +29,7 @@ _OURS = re.compile(r"^(?:\w+\.)*?lakebed\.errors\.(\w+): (.+)$", re.MULTILINE)
 _GONE = re.compile(
     r"Encountered error while reading file (file:\S+?)\. +File does not exist|Path does not exist: (file:\S+?)\. "
 )
-"""How Spark's own readers say that a file is gone, by the file's URL."""
+"""The messages of Spark's own readers about a missing file, with the file's URL."""
 _SQL_STATE = re.compile(r"\s+SQLSTATE: \w{5}(; line \d+ pos \d+)?\s*$")
 """What Spark adds to the last line of an error that was raised while it analyzed a query."""
 _MISSING = re.compile(rf"RuntimeError: ({re.escape(MISSING)}.*)")

@@ -32,11 +32,11 @@ class FirstRun:
 
     @classmethod
     def of(cls, checkpoint: Store) -> FirstRun:
-        """Note what is there. Call it before anything is made."""
+        """Note the files that the checkpoint already has. Call it before the run makes any."""
         return cls(checkpoint, frozenset(info.path for info in checkpoint.walk()))
 
     def writes_to(self, table: Table, created: bool) -> Table:
-        """Note the table, and whether this run has just created it."""
+        """Note the table, and whether this run created it."""
         self._table = table
         # Only a first run cleans up, and a table that was just created has no commit.
         self._newest = None if created or self._resumes else table.newest_commit()

@@ -293,4 +293,4 @@ PROCEDURES: Mapping[str, Procedure] = {
     "lakebed_partitions": _reading(),
     "lakebed_snapshots": _reading(),
 }  # fmt: skip
-"""Every function by its name in SQL."""
+"""Every SQL function by its name."""

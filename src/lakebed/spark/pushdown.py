@@ -41,7 +41,7 @@ _FUNCTIONS = {
 _COMPARE: dict[type[Any], str] = {
     getattr(pushed, name): function for name, function in _FUNCTIONS.items() if hasattr(pushed, name)
 }
-"""By the class of a filter. Spark pushes filters since 4.1."""
+"""Arrow's function by the class of a pushed filter. Spark pushes filters since 4.1."""
 
 
 def predicate_of(filters: Sequence[Any], schema: pa.Schema) -> Node | None:

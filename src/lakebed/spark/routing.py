@@ -43,7 +43,7 @@ def routed(df: DataFrame, routing: Routing, places: Sequence[int], take: Take, t
 
 
 def numbers_by_task(tasks: int) -> Int32s:
-    """For each of so many tasks, a number whose hash picks that task."""
+    """One number per task, such that Spark's hash of the number picks that task."""
     numbers = np.full(tasks, -1, np.int32)
     start, count = 0, 4 * tasks + 64
     while (numbers < 0).any():

@@ -122,7 +122,7 @@ class SinkInput:
         return cls(tuple(names), pa.schema(fields))
 
     def of_columns(self, columns: Sequence[str]) -> SinkInput:
-        """The same for some of the sink's columns."""
+        """The input with some of the sink's columns only."""
         names = tuple(name for name in self.names if name in columns)
         return SinkInput(names, pa.schema([field for field in self.schema if field.name in columns]))
 

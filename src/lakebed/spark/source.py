@@ -171,7 +171,7 @@ class Loaded:
             return None
 
     def pinned(self) -> Loaded:
-        """The same with the batch planned. A stream is planned from its offsets."""
+        """This source with its batch already planned. A stream is planned from its offsets instead."""
         if self.streaming:
             return self
         table = self.table()
@@ -287,7 +287,7 @@ class Batch:
     plan: ReadPlan[Any]
 
     def tasks(self) -> list[bytes]:
-        """What each task reads, packed."""
+        """The tasks of the read, packed."""
         tasks = read_tasks(self.plan, self.loaded.limits.tasks, self.loaded.parallelism, self.loaded.rows_only)
         return [worker.pack(task) for task in tasks]
 

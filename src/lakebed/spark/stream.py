@@ -46,7 +46,7 @@ class StreamOptions:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """What options bound in a batch: commits, files, bytes."""
+        """The limits of a batch that options set: names among commits, files, bytes."""
         return tuple(name for name, most in asdict(self.limits).items() if most is not None)
 
     @classmethod

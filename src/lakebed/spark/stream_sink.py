@@ -47,7 +47,7 @@ from lakebed.verbs.table import Table
 from lakebed.verbs.write import Sink, WritePlan, finalize_and_commit, swept
 
 USER_FILE = "lakebed-commit-user"
-"""In the checkpoint folder: the commit user of the query."""
+"""The file in the checkpoint folder that holds the query's commit user."""
 REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
 _LOG = redacting_logger("lakebed.spark")

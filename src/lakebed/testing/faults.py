@@ -297,7 +297,7 @@ class CrashPoint:
     kind: Kind
     store: Store
     error: BaseException | None
-    """None when the run recovered from the failure by itself."""
+    """The error that the run ended with; None if it recovered from the failure by itself."""
 
     def __str__(self) -> str:
         return f"{self.kind} at change {self.at}, {self.call.verb} {self.call.path}"

@@ -63,7 +63,7 @@ ACTIONS = frozenset(
 COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 """Actions whose completed file has another action's name."""
 WITHDRAWN = b"withdrawn"
-"""What the file says of an instant that was withdrawn."""
+"""The content of the outcome file of an instant that was withdrawn."""
 _OUTCOME = ".outcome"
 WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"})
 """Actions that add or replace data files."""

@@ -34,7 +34,7 @@ _UNITS = {
     "MICROSECONDS": (1, 1000), "MILLISECONDS": (1, 1), "SECONDS": (1000, 1), "MINUTES": (60_000, 1),
     "HOURS": (3_600_000, 1), "DAYS": (86_400_000, 1),
 }  # fmt: skip
-"""What a number counts, in milliseconds: so many, by so many."""
+"""Each time unit as a factor and a divisor that turn a number into milliseconds."""
 _PARSER = opt.DATE_PARSER.default
 
 

@@ -208,7 +208,7 @@ UNSERVED_READS: Mapping[str, Unserved] = {
     "hoodie.datasource.read.partition.value.extractor.enabled": _EXTRACTORS,
     "hoodie.read.blob.inline.mode": Unserved("the bytes of blobs in place of descriptors", harmless=("descriptor",)),
 }
-"""Those of reads by Hudi's own Spark source. Writes take them without effect."""
+"""Read options of Hudi's own Spark source. Writes accept them without effect."""
 _BLOCKS = "hoodie.logfile.data.block.format"
 
 

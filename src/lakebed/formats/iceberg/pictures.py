@@ -53,7 +53,7 @@ def pictures_of_snapshots(metadata: TableMetadata, branch: str, blockers: Sequen
 
 
 def _growth(line: Sequence[Snapshot]) -> Picture | None:
-    """What snapshots say of the table's bytes, or else of its records."""
+    """The growth of the table in bytes or, without these, in records."""
     for key, title, unit in (
         ("total-files-size", "Bytes of the table", Unit.BYTES),
         ("total-records", "Rows of the table", Unit.ROWS),

@@ -49,7 +49,7 @@ def bucket_summaries(
 def all_bucket_summaries(
     store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta]
 ) -> dict[BucketOf, BucketSummary]:
-    """As `bucket_summaries`, with the buckets that have no files any more."""
+    """As `bucket_summaries`, but with buckets that no longer have files too."""
     summaries = _summaries(store, metas)
     for summary in summaries:
         refuse_external(store, summary.external)
@@ -74,7 +74,7 @@ def remember_joined(store: Store, metas: Sequence[ManifestFileMeta], joined: Man
 
 
 def _total(summaries: Sequence[ManifestSummary]) -> dict[BucketOf, BucketSummary]:
-    """What several manifests say of each bucket together."""
+    """The sums of several manifests, by bucket."""
     buckets: dict[BucketOf, BucketSummary] = {}
     for summary in summaries:
         for bucket, of_manifest in summary.buckets.items():

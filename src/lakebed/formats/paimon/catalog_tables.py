@@ -72,7 +72,7 @@ class CatalogTable(PaimonTable):
         return replace(result, notes=(*result.notes, *notes))
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
-        """As for other tables. UnsupportedError where the catalog commits snapshots."""
+        """Roll back as other tables do. UnsupportedError where the catalog commits snapshots."""
         if self._entry.publisher is not None:
             raise UnsupportedError(
                 f"{self._name.text} is not rolled back by lakebed",

@@ -161,7 +161,7 @@ RECORD_TIME_FIELD = Option(
 COMPACTION_OPTIONS: tuple[Option[Any], ...] = tuple(
     value for value in list(vars().values()) if isinstance(value, Option)
 )
-"""All of them, in the order of the reference page."""
+"""All options of this module, in the order of the reference page."""
 
 
 def top_level(options: Options) -> int:

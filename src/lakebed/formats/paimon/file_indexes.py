@@ -38,7 +38,7 @@ class IndexedColumn:
 
     @property
     def name(self) -> str:
-        """How index files name it."""
+        """The column's name in index files."""
         return self.column if self.key is None else f"{self.column}[{self.key}]"
 
     def values(self, rows: pa.Table) -> pa.Array:
@@ -81,7 +81,7 @@ class FileIndexRules:
         return cls(tuple(_column(schema, name, kinds, table) for name, kinds in asked.items()), in_manifest)
 
     def builder(self) -> FileIndexBuilder | None:
-        """What builds the indexes of one file; None where there are none."""
+        """A builder of one file's indexes; None if the table asks for none."""
         return FileIndexBuilder(self.columns) if self.columns else None
 
     def names(self, column: str) -> bool:

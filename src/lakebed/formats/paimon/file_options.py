@@ -39,4 +39,4 @@ FILE_INDEX_THRESHOLD = Option(
 )
 
 FILE_OPTIONS: tuple[Option[Any], ...] = tuple(value for value in list(vars().values()) if isinstance(value, Option))
-"""All of them."""
+"""All options of this module."""

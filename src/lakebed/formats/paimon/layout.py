@@ -31,7 +31,7 @@ def numbered(names: Iterable[str], kind: str) -> list[int]:
 
 
 def named(names: Iterable[str], kind: str) -> list[str]:
-    """What follows in the names that begin with `KIND-`."""
+    """The rest of each name that begins with `KIND-`."""
     return [name.removeprefix(f"{kind}-") for name in names if name.startswith(f"{kind}-")]
 
 

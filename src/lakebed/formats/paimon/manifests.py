@@ -50,7 +50,7 @@ class MetadataFile(NamedTuple):
 
 
 KeepManifests = Callable[[Sequence[ManifestFileMeta]], list[ManifestFileMeta]]
-"""Those of some manifests that are wanted."""
+"""Picks the wanted ones among manifests."""
 
 
 def base_list(snapshot: Snapshot) -> MetadataFile:
@@ -205,7 +205,7 @@ def live_and_index_files(
 def data_manifests_and_index_files(
     store: Store, snapshot: Snapshot
 ) -> tuple[list[ManifestFileMeta], list[IndexManifestEntry]]:
-    """As `data_manifests` and `index_files`, read together."""
+    """The results of `data_manifests` and `index_files`, whose files are read together."""
     files = [base_list(snapshot), delta_list(snapshot), *_index_manifests(snapshot)]
     (base, in_base), (delta, in_delta), *indexes = _read(store, files)
     metas = [

@@ -305,7 +305,7 @@ OPTIONS = OptionSet(
         "metadata.iceberg.",
     ),
 )
-"""Every key that may be given."""
+"""Every option of a Paimon table."""
 
 CALL_ONLY = (
     "lakebed.storage.", "lakebed.catalog.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition",

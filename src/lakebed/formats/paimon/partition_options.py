@@ -62,4 +62,4 @@ MARK_DONE_ACTION = Option(
 PARTITION_OPTIONS: tuple[Option[Any], ...] = tuple(
     value for value in list(vars().values()) if isinstance(value, Option)
 )
-"""All of them, in the order of the reference page."""
+"""All options of this module, in the order of the reference page."""

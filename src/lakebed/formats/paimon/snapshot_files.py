@@ -31,7 +31,7 @@ class SnapshotFiles:
         self._seen: int | None = None
         self._hints: dict[str, int | None] = {}
         self._earliest: int | None = None
-        """What EARLIEST said last."""
+        """The value of the hint EARLIEST when it was last read."""
         self.seemed_empty = False
         """Whether no snapshot was there at the last look."""
 

@@ -93,4 +93,4 @@ TAG_OPTIONS: tuple[Option[Any], ...] = (
     TAG_CREATION, TAG_PERIOD, TAG_PERIOD_DURATION, TAG_DELAY, TAG_FORMATTER, TAG_COMPLETION, TAG_MAX, TAG_TIME,
     TAG_TIME_EXPIRE, TAG_SUCCESS_FILE, TAG_BATCH_NAME, WATERMARK_IDLE, WATERMARK_ZONE, PROCESS_ZONE, END_WATERMARK,
 )  # fmt: skip
-"""All of them, in the order of the reference page."""
+"""All options of this module, in the order of the reference page."""

@@ -66,7 +66,7 @@ def _written_as(kind: pa.DataType) -> tuple[pa.DataType | None, Writer]:
 
 
 def _writer(kind: pa.DataType) -> Writer:
-    """What writes values of a type, as Arrow gives them to Python."""
+    """A function that writes values of a type, as Arrow gives them to Python."""
     if pa.types.is_boolean(kind):
         return _boolean
     if pa.types.is_signed_integer(kind):
@@ -92,7 +92,7 @@ def _writer(kind: pa.DataType) -> Writer:
 
 
 def _writer_of(field: pa.Field) -> Writer:
-    """What writes the values of a field inside a list, a map or a struct."""
+    """A function that writes the values of a field inside a list, a map or a struct."""
     write, nullable = _writer(field.type), field.nullable
 
     def written(value: Any) -> bytes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 MOST_BYTES = 8 << 20
-"""How much all that is kept may take in memory, in bytes of decoded batches."""
+"""The most memory that all kept batches together may take, in bytes of decoded batches."""
 EACH_BYTES = 256 << 10
 """A batch is kept if neither it nor the bytes that it comes from take more than this."""
 
@@ -31,7 +31,7 @@ class Recent:
         self._batches: OrderedDict[bytes, pa.RecordBatch | pa.Table] = OrderedDict()
         self._lock = threading.Lock()
         self.bytes = 0
-        """What the kept batches take."""
+        """The memory that the kept batches take, in bytes."""
 
     def batch(
         self,

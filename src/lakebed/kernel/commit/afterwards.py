@@ -25,7 +25,7 @@ def afterwards(what: str, act: Callable[[], object]) -> tuple[str, ...]:
 
 
 def noted(what: str, act: Callable[[], Sequence[str]]) -> tuple[str, ...]:
-    """As `afterwards`, for what has notes of its own: they are returned."""
+    """As `afterwards`, for a function that returns notes of its own."""
     try:
         return tuple(act())
     except Exception as error:  # noqa: BLE001 - whatever it is, the commit stands

@@ -58,7 +58,7 @@ class RetryPolicy:
 
 
 _ROOM = 16
-"""For so many attempts of other writers there is room in a wait."""
+"""A wait leaves room for at most so many attempts of other writers."""
 
 
 def with_retries(

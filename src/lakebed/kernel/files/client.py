@@ -95,15 +95,15 @@ class Clients:
         self._making = threading.Lock()
 
     def usual(self) -> Client:
-        """For requests that the store answers at once: within the option's time."""
+        """A client for requests that the store answers at once: its time-out is the option's."""
         return self._within(1.0)
 
     def for_body(self, size: int) -> Client:
-        """For a put of so many bytes: a large one has six times as long."""
+        """A client for a put of so many bytes: for a large one its time-out is six times as long."""
         return self._within(1.0 if size <= _SMALL_BODY else 6.0)
 
     def brief(self) -> Client:
-        """For a last look when most of the time has gone."""
+        """A client for a last look when little time is left: its time-out is a sixth."""
         return self._within(1 / 6)
 
     def _within(self, share: float) -> Client:
@@ -250,7 +250,7 @@ def _need_credentials(kind: str, location: str, config: Mapping[str, Any]) -> No
 
 
 def _environment() -> list[tuple[str, str]]:
-    """What of the environment a client reads when it is made."""
+    """The environment variables that a client reads when it is made."""
     return sorted((k, v) for k, v in os.environ.items() if k.startswith(("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_")))
 
 

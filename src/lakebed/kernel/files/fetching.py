@@ -16,7 +16,7 @@ from lakebed.kernel.files.waiting import Budget, waiting
 WHOLE = 2 << 20
 """A file of at most so many bytes is fetched whole, by one request."""
 TAIL = 256 << 10
-"""Of a larger file so many bytes at its end come first: they hold the footer."""
+"""Of a larger file the last bytes, so many, come first: they hold the footer."""
 
 
 @dataclass(slots=True, eq=False)

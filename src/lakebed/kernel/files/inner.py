@@ -28,12 +28,12 @@ class InnerStore(Store):
         return f"{self.outer.location}/{self.folder}"
 
     def list(self, folder: str = "") -> Listing:
-        """As the outer store."""
+        """The direct content of a folder, with paths below this one."""
         listing = self.outer.list(self._path(folder))
         return Listing(listing.folders, tuple(self._info(info) for info in listing.files))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """As the outer store."""
+        """All files below a folder, with paths below this one."""
         return map(self._info, self.outer.walk(self._path(folder)))
 
     def size(self, path: str) -> int:

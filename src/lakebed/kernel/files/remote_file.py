@@ -75,11 +75,11 @@ class RemoteFile(io.RawIOBase):
         return self._end.size
 
     def readable(self) -> bool:
-        """Yes."""
+        """Arrow asks this of a file: true."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Arrow asks this of a file: true."""
         return True
 
     def tell(self) -> int:

@@ -61,7 +61,7 @@ def read_times(texts: pa.StringArray, patterns: Sequence[str]) -> LocalTimes:
 
 
 def _read(texts: pa.StringArray, tokens: tuple[Token, ...]) -> tuple[Bools, LocalTimes]:
-    """Which texts fit a pattern, and the times of these."""
+    """A mask of the texts that match a pattern, and their times."""
     fields = {f"f{place}": token for place, token in enumerate(tokens) if isinstance(token, Field)}
     if len({field.letter for field in fields.values()}) < len(fields):
         raise UnsupportedError("lakebed does not read a date pattern that has a field twice")

@@ -73,9 +73,9 @@ class GzipPages:
         self._given = self._written = 0
         """How many bytes of the file without compression were taken apart, and how many were written."""
         self._places: dict[int, int] = {}
-        """Where each page begins, by where it would without compression."""
+        """The offset of each page in the compressed file, by its offset without compression."""
         self._page_ends: list[tuple[int, int]] = []
-        """Where each page ends, without compression and with it."""
+        """The end of each page, without compression and with it."""
         self._page: Struct = {}
         """The header of the page whose content comes next."""
         self._page_start = 0
@@ -93,22 +93,22 @@ class GzipPages:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held that could be written."""
+        """Do nothing: pages are written as they fill up."""
 
     def tell(self) -> int:
-        """How many bytes were taken."""
+        """The number of bytes taken so far."""
         return self._given + len(self._waiting)
 
     def readable(self) -> bool:
-        """It is only written."""
+        """False: the file is only written."""
         return False
 
     def writable(self) -> bool:
-        """It is only written."""
+        """False: the file is only written."""
         return True
 
     def seekable(self) -> bool:
-        """It is only written."""
+        """True: the file is only written."""
         return False
 
     def close(self) -> None:

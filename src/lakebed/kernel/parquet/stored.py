@@ -114,7 +114,7 @@ def _is_unusual(metadata: pq.FileMetaData) -> bool:
 
 
 Described = tuple[tuple[str, str, str], ...]
-"""Of each leaf its path, its physical type, and its logical type as JSON."""
+"""Each leaf's path, physical type, and logical type as JSON."""
 
 
 def _columns(arrow: pa.Schema, leaves: Described) -> tuple[StoredColumn, ...]:

@@ -59,7 +59,7 @@ _OPPOSITE = {
     "greater": "less_equal",
     "less_equal": "greater",
 }
-"""Each comparison, and the one that is true where it is false."""
+"""The negation of each comparison."""
 
 Known: TypeAlias = Callable[[tuple[str, ...]], Sequence[Facts]]
 """The facts of a column by its path, from each source that has some; none when nothing is known of it."""
@@ -152,13 +152,13 @@ def like(facts: Facts, pattern: str) -> Answer:
 
 
 def _may(comparison: Callable[..., pa.Array], bound: pa.Array, value: pa.Scalar) -> Bools:
-    """Where a bound compares so with the value, or is unknown."""
+    """A mask of files whose bound compares with the value as asked, or is unknown."""
     may: Bools = to_numpy(filled(comparison(bound, value), True))
     return may
 
 
 def _within(facts: Facts, value: pa.Scalar) -> Bools:
-    """Where the value lies within the bounds, and in the right hash bucket."""
+    """A mask of files whose bounds and hash bucket admit the value."""
     inside = _may(pc.less_equal, facts.lower, value) & _may(pc.greater_equal, facts.upper, value)
     if facts.bucket is None or facts.buckets is None:
         return inside

@@ -45,7 +45,7 @@ _FLIPPED = {
     "less_equal": "greater_equal",
     "greater_equal": "less_equal",
 }
-"""Each comparison, and the one that says the same with its sides swapped."""
+"""Each comparison with its sides swapped."""
 _MOST_VALUES = 1000
 """Members of a list that are each held against the bounds. Of longer lists the least and the greatest are."""
 
@@ -142,5 +142,5 @@ class _Evaluation:
 
 
 def _both(one: Answer, other: Answer) -> Answer:
-    """What is possible by two sources of facts."""
+    """The answer that two sources of facts allow together."""
     return one[0] & other[0], one[1] & other[1]

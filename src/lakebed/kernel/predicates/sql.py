@@ -53,7 +53,7 @@ _SERVED = (
     "Use comparisons, IN, BETWEEN, LIKE, IS NULL, AND, OR, NOT, + - * /, lower and upper (docs/where.md), and filter "
     "the rows that you read by the rest"
 )
-"""What to do about a part that is not served."""
+"""The advice in errors about SQL that `where` does not support."""
 _UNDERSTOOD = {"this", "expression", "expressions", "low", "high", "negate"}
 """The arguments that `boolean` looks at. A node with others (ESCAPE, SYMMETRIC, a subquery) is refused."""
 

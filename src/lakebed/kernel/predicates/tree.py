@@ -119,7 +119,7 @@ class Pattern:
     ignore_case: bool = False
 
     def to_arrow(self) -> pc.FunctionOptions:
-        """The same for pyarrow."""
+        """These options in pyarrow's form."""
         return pc.MatchSubstringOptions(self.text, ignore_case=self.ignore_case)
 
 
@@ -131,7 +131,7 @@ class ValueSet:
     skip_nulls: bool = False
 
     def to_arrow(self) -> pc.FunctionOptions:
-        """The same for pyarrow."""
+        """These options in pyarrow's form."""
         return pc.SetLookupOptions(self.values, skip_nulls=self.skip_nulls)
 
 
@@ -142,7 +142,7 @@ class NullRule:
     nan_is_null: bool = False
 
     def to_arrow(self) -> pc.FunctionOptions:
-        """The same for pyarrow."""
+        """These options in pyarrow's form."""
         return pc.NullOptions(nan_is_null=self.nan_is_null)
 
 
@@ -154,7 +154,7 @@ class CastRule:
     allowed: tuple[str, ...] = ()
 
     def to_arrow(self) -> pc.FunctionOptions:
-        """The same for pyarrow."""
+        """These options in pyarrow's form."""
         return pc.CastOptions(self.type, **dict.fromkeys(self.allowed, True))
 
 

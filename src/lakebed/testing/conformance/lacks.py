@@ -1,4 +1,4 @@
-"""How a verb is refused that a format does not serve."""
+"""How lakebed refuses a verb that a format does not have."""
 
 # ruff: noqa: D102 - the names of the tests say what they promise
 

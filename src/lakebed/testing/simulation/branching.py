@@ -85,5 +85,5 @@ class Branching(Writes):
 
 
 def no_change(state: State) -> State:
-    """What a change makes of the rows that changes none."""
+    """The rows after a change that changes no rows."""
     return state

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Cells = Mapping[str, Mapping[int, int | None]]
-"""What rows have in each column, by their `v`."""
+"""The cells of each column, by the row's value `v`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,12 @@ class Follower:
         self._name = f"stream {number}"
         self._position: str | None = None
         self._end: str | None = None
-        """Where the batch ends that has begun."""
+        """The position at which the batch that has begun ends."""
         self._events: list[Event] | None = None
         """The rows of that batch, where it was read once."""
         self._told: Counter[Row] = Counter()
         self._once: Counter[Row] = Counter()
-        """How often each row was told as a new one since the job began anew."""
+        """How often the stream told each row as a new one since the job began anew."""
         self._went_back = 0
         self._held_since: int | None = None
         """Since when the table keeps the job's progress, in the model's ticks, so that no expiry overtakes it."""

@@ -189,7 +189,7 @@ class HudiSubject(Subject):
         return bool(start)
 
     def needs(self, name: str, model: Model) -> Sequence[str]:
-        """What the next batch reads, whatever it is."""
+        """The instants that the next batch reads."""
         return (name,)
 
     def can_tell(self, store: Store, model: Model, name: str) -> bool:

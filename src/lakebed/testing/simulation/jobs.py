@@ -16,7 +16,7 @@ from lakebed.model.commit import CommitMessage
 from lakebed.testing.simulation.model import Change, Model, Violation
 
 _LATE = 0.25
-"""How often a commit that was given up is tried instead of those that wait."""
+"""How often an aborted commit is tried, rather than one that waits."""
 
 
 @dataclass(eq=False)

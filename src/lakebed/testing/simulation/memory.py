@@ -40,7 +40,7 @@ class MemoryStore(Store):
         self._location, self._now, self.late = location, now, late
         self.files: dict[str, Content] = {}
         self._paths: list[str] = []
-        """Those of all files that are listed, sorted."""
+        """The sorted paths of all files."""
         self._versions = 0
         self.lost: dict[str, Content] = {}
         """Files that are gone, though nobody removed them."""

@@ -68,7 +68,7 @@ class Change:
     """Whether a rollback came since it landed, in the middle of its step: a job that does not know how its commit ended
     may commit it again."""
     over: bool = False
-    """Whether it certainly did not happen: nothing of it may show from now on."""
+    """Whether the change certainly did not happen, so that nothing of it may show from now on."""
 
     @property
     def ids(self) -> frozenset[int]:
@@ -173,7 +173,7 @@ class Model:
         self.parts: Mapping[int, str] | None = None
         """The partitions that any commit may take out of the table once they are due; None: none."""
         self.went_back = self.overwrites = 0
-        """How many states rollbacks led to, and how many overwrites landed."""
+        """The number of states that rollbacks led to, and of overwrites that landed."""
 
     @property
     def now(self) -> State:
@@ -518,7 +518,7 @@ def ids_of(rows: Iterable[Row]) -> frozenset[int]:
 
 
 def difference(wanted: State, found: State) -> str:
-    """What is missing and what is too much, for a message."""
+    """The missing and the surplus rows, for a message."""
     return f"missing: {sorted(wanted - found)}\ntoo much: {sorted(found - wanted)}"
 
 

@@ -103,7 +103,7 @@ class Process(Staging):
             raise Violation(f"{self.name}: {stayed} stay in partitions that are too old")
 
     def orphans(self) -> None:
-        """What failed writes left goes, where it is old enough."""
+        """Remove what failed writes left, if it is old enough."""
         for options in self.subject.orphans():
             self.table.expire(options=options)
 

@@ -39,7 +39,7 @@ class SimulatedStore(Store):
         raise TypeError("a simulated store does not leave its process")
 
     def at(self, folder: str) -> SimulatedStore:
-        """The same process's handle of a folder in the store."""
+        """A handle of the same process for a folder of the store."""
         handle = SimulatedStore(self._world, self.who, self._real, self._changed, self._subject, folder)
         handle.dead = self.dead
         return handle

@@ -65,11 +65,11 @@ class Subject(ABC):
     keeps_all: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = True
     keeps_newest: bool = True
-    """What the history promises (`Model`)."""
+    """The promises of the history (see `Model`)."""
     forgets_after: ClassVar[float] = math.inf
     """After how many states of others a commit may not know how it ended, though no call has failed."""
     forgets_times_after: ClassVar[float] = math.inf
-    """The same where clocks differ, so that times do not tell changes apart."""
+    """As `forgets_after`, where clocks differ and times do not tell changes apart."""
     upkeep: ClassVar[tuple[str, ...]] = ()
     """How the paths of files begin that a clean-up may remove though they are named: marks and pending instants."""
 
@@ -168,7 +168,7 @@ class Subject(ABC):
         """The files that a state of the table has, or that stay beside them."""
 
     def needed(self, store: MemoryStore) -> set[str]:
-        """Those of the named files that a clean-up may not remove."""
+        """The named files that a clean-up may not remove."""
         return self.named(store)
 
     def wanted(self, store: MemoryStore) -> set[str]:

@@ -42,7 +42,7 @@ class Running:
     act: Callable[[], None]
     switches: dict[int, Switch]
     faults: dict[tuple[int, bool], Fault]
-    """By the number of the call, and whether it counts publishing calls."""
+    """The faults by the number of the call, and whether that number counts publishing calls."""
     holds: dict[int, Hold]
     baton: threading.Lock = field(default_factory=lambda: _taken())
     """Held, but for the moment when the actor is told to go on."""
@@ -54,14 +54,14 @@ class Running:
     overtaken: int = 0
     """How many states others have published since its step began."""
     held: int = 0
-    """How many states others publish before it goes on."""
+    """The number of states that others publish before this actor goes on."""
     wakes: float = 0.0
     ended: bool = False
     ahead: float = 0.0
     busy: bool = False
     """Whether it is in a step."""
     alone: bool = False
-    """Whether it goes on without interruption."""
+    """Whether the actor runs without interruption."""
     hit: list[str] = field(default_factory=list)
     """The faults that have struck it since it was last emptied."""
 
@@ -81,7 +81,7 @@ class World:
         self._over = _taken()
         self._turns = 0
         self.broken: BaseException | None = None
-        """What ends the run, and is raised when all actors have stopped."""
+        """The error that ends the run. It is raised when all actors have stopped."""
         self._failure: BaseException | None = None
 
     @property

@@ -27,7 +27,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.upkeep import Blocker
 
 _METADATA_KEPT: Mapping[str, object] = {KEEP_MIN.key: "20", KEEP_MAX.key: "30"}
-"""What Hudi's writers keep of a metadata table's timeline by default."""
+"""The default bounds by which Hudi's writers archive a metadata table's timeline."""
 
 
 @dataclass(frozen=True, slots=True)

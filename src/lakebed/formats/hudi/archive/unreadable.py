@@ -28,7 +28,7 @@ class UnreadableFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds nothing."""
+        """Whether there are no unreadable files."""
         return not self.why
 
 

@@ -122,7 +122,7 @@ def parse_children(extra: Mapping[str, str]) -> tuple[HashingNode, ...]:
 
 
 def children_extra(partition: str, children: Sequence[HashingNode], sequence: int) -> dict[str, str]:
-    """What the plan of a resizing keeps with one of its groups."""
+    """The extra metadata of one group in a resizing's plan."""
     return {PARTITION: partition, CHILDREN: _nodes(children), SEQUENCE: str(sequence)}
 
 

@@ -23,7 +23,7 @@ Renames = Mapping[Path, str | None]
 """What a field of the target is called in the source, where the names differ; None where the source lacks the field."""
 
 SAME_NAMES: Renames = MappingProxyType({})
-"""Nothing was renamed."""
+"""The renames of a schema in which no field was renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SchemaHistory:
 
 
 NO_HISTORY = SchemaHistory()
-"""Nothing was renamed."""
+"""The history of a table that keeps none."""
 
 
 def parse_internal_schema(text: str) -> InternalSchema | None:

@@ -26,7 +26,7 @@ class KryoInput:
         return self.data[self.at - count : self.at]
 
     def fixed(self, layout: str) -> Any:
-        """One value of a format character of `struct`, big-endian."""
+        """The next value, given as a format character of `struct`, big-endian."""
         return struct.unpack(f">{layout}", self.take(struct.calcsize(layout)))[0]
 
     def number(self, bits: int = 32) -> int:

@@ -1,4 +1,4 @@
-"""What every verb that changes a Hudi table has of it."""
+"""The context that every verb that changes a Hudi table works in: store, settings, options, locks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WriteContext:
 
     @property
     def concurrency(self) -> Concurrency:
-        """What the options say of other writers."""
+        """The options about other writers."""
         return Concurrency.of(self.options)
 
     @contextmanager

@@ -33,7 +33,7 @@ class DirectMarkers:
     noted: list[str] = field(default_factory=list)
 
     def __call__(self, path: str, kind: str) -> None:
-        """Note a file before it is made; `kind` is CREATE, MERGE or APPEND."""
+        """Record a file before it is made; `kind` is CREATE, MERGE or APPEND."""
         self.noted.append(path)
         self.store.write(f"{marker_folder(self.instant)}/{path}{_MARKER}{kind}", b"")
 

@@ -53,7 +53,7 @@ class Once:
     origin: str = ""
 
     def extra(self, identifier: int) -> dict[str, str]:
-        """What the metadata of a commit says of it."""
+        """The extra metadata by which a commit is recognized."""
         extra = {COMMIT_USER: self.user, IDENTIFIER: str(identifier)}
         if self.origin:
             extra[ORIGIN] = self.origin

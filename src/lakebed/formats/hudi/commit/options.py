@@ -18,14 +18,14 @@ from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
 
 
 class FailedWrites(StrEnum):
-    """Who takes back the writes that failed."""
+    """Who rolls back failed writes."""
 
     EAGER = "EAGER"
     """Each write, before it begins."""
     LAZY = "LAZY"
     """A clean, once their heartbeats have stopped."""
     NEVER = "NEVER"
-    """Nobody, until somebody asks for it."""
+    """Nobody, unless a caller asks for it."""
 
 
 class Strategy(StrEnum):
@@ -345,7 +345,7 @@ def lock_folder(location: str, options: Options, todo: str) -> str:
 
 
 def commit_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Those of some options that are options of commits."""
+    """The options of commits among the given ones."""
     return {key: text for key, text in given.items() if COMMIT.knows(key)}
 
 

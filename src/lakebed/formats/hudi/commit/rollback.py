@@ -204,7 +204,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
 
 
 def change_of(action: str, rollbacks: Iterable[RollbackMetadata], undone: tuple[str, ...] = ()) -> MetadataChange:
-    """What rollbacks did to a table's files, as the metadata table needs it."""
+    """The changes that rollbacks made to a table's files, for the metadata table."""
     deleted: dict[str, dict[str, int]] = {}
     added: dict[str, dict[str, int]] = {}
     for part in (part for metadata in rollbacks for part in metadata.partition_metadata.values()):

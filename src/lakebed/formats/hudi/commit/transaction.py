@@ -77,7 +77,7 @@ class Transaction:
         self.timeline = timeline
         """As it was right before `begin` requested the instant, None for one that was taken up."""
         self._run: PlanRun | None = None
-        """This run of a plan, None for an instant that `begin` requested."""
+        """The claim of the plan that is run; None for an instant that `begin` requested."""
         self._sent = False
         """Whether the completed file was sent, which may land late."""
         self.context, self.action, self.operation, self.instant = context, action, operation, instant

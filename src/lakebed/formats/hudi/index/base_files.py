@@ -85,7 +85,7 @@ class BaseFileKeys:
 
 @dataclass(frozen=True, slots=True)
 class OpenBaseFiles:
-    """One look at base files, for which the metadata table was read once."""
+    """The base files with their key ranges and filters, after one read of the metadata table."""
 
     store: Store
     hints: OpenHints | None

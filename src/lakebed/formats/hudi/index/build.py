@@ -198,7 +198,7 @@ class _Builder:
         return column_stats_records(config.version, change, ids, columns, typed=config.version >= 9)
 
     def _partition_statistics(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
-        """Those of files together, as the part `column_stats` has them."""
+        """The statistics of whole partitions, from the part `column_stats`."""
         target = Target.open(self._context.store, config, (COLUMN_STATS,))
         columns = tuple(definition_of(self._context.store, config, COLUMN_STATS).get("sourceFields") or ())
         encoder = RangeEncoder(config.version, config.version >= 9, self._state.avro_schema(self._view))

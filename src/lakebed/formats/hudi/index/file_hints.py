@@ -26,24 +26,24 @@ from lakebed.formats.hudi.slices import FileSlice
 from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 
 _AT_ONCE = 16
-"""Of so many files filters are held together: one has up to half a megabyte."""
+"""So many files' filters are in memory at once: one has up to half a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileHints:
-    """What the metadata table knows of keys. Picklable."""
+    """Key ranges and bloom filters in the metadata table. Picklable."""
 
     table: MetadataTable
 
     @classmethod
     def of(cls, table: MetadataTable | None) -> FileHints | None:
-        """None where the metadata table is not certain, or says nothing of keys."""
+        """The hints of a metadata table; None if it is not certain, or has neither ranges nor filters of keys."""
         if table is None or not (maintains(table.config, BLOOM_FILTERS) or maintains(table.config, COLUMN_STATS)):
             return None
         return cls(table)
 
     def opened(self, partitions: Sequence[str]) -> OpenHints:
-        """What is known of the files of some partitions, read once for all of them."""
+        """The hints about the files of some partitions, after one read for all of them."""
         bounds: pa.Table | None = None
         filters = None
         try:

@@ -129,7 +129,7 @@ class _Placed:
             self.slices.append(file_slice)
 
     def where_they_are(self) -> Tagged:
-        """Each row where its key is."""
+        """Each row, tagged with the file slice that has its key."""
         return Tagged(self._named(self.elsewhere), self.codes, tuple(self.slices))
 
     def moved(self) -> Tagged:

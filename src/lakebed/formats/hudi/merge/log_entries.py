@@ -112,7 +112,7 @@ class LogEntries:
         return len(self.rows.positions)
 
     def is_row(self, entries: Int64s) -> Bools:
-        """Which of some entry numbers are data rows; -1, no entry, is none."""
+        """A mask of the entry numbers that are data rows. -1 stands for no entry, so it is none."""
         return (entries >= 0) & (entries < self._row_count)
 
     def over_rows(self, mask: Bools) -> Bools:

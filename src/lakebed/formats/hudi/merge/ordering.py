@@ -62,7 +62,7 @@ def is_greater(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bools:
 
 
 def _compare(left: pa.Array, right: pa.Array) -> tuple[Bools, Bools]:
-    """Which values of the left are greater, and which are equal."""
+    """Masks of the rows whose left value is greater, and whose values are equal."""
     left_valid, right_valid = left.is_valid(), right.is_valid()
     more, same = pc.greater(left, right), pc.equal(left, right)
     if pa.types.is_floating(left.type):

@@ -74,7 +74,7 @@ class WrittenFile:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log file."""
+        """Whether the file is a log file."""
         return self.name.startswith(".")
 
 

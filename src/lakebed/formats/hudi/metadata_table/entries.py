@@ -53,7 +53,7 @@ def entries_of(table: MetadataTable, part: str, prefixes: Sequence[bytes] | None
 def entries_in(
     table: MetadataTable, file_slice: FileSlice, prefixes: Sequence[bytes] | None = None
 ) -> Iterator[Entries]:
-    """What `entries_of` gives, of one file group."""
+    """The entries of one file group, as `entries_of` gives them."""
     for image in table.images(file_slice):
         if image.hfile is None:
             yield Entries(_deleted(image), None)

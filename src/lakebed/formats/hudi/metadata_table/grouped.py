@@ -29,7 +29,7 @@ PREFIXES: Mapping[str, str] = {
     "bloom_filters": "bloom-filters",
     "record_index": "record-index",
 }
-"""How the file ids of a part begin."""
+"""The prefix of the file ids of each part."""
 _GROUP = re.compile(r"^([a-z-]+)-(\d{4})-\d+$")
 
 
@@ -125,7 +125,7 @@ def _in_schema(values: pa.Array, schema: str, version: int) -> pa.Array:
 
 @lru_cache(maxsize=16)
 def _shape(schema: str) -> str:
-    """What the encoding of a schema depends on, as text."""
+    """The parts of a schema that change how it is encoded, as text."""
     return json.dumps(_stripped(json.loads(schema)))
 
 

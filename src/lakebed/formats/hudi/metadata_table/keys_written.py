@@ -41,7 +41,7 @@ def bloom_filters_of(target: Target, instant: str, change: MetadataChange) -> li
 
 
 def bloom_records(version: int, instant: str, change: MetadataChange, ids: Sequence[str]) -> list[GroupRecords]:
-    """What `bloom_filters_of` gives, in file groups of these ids."""
+    """The records of `bloom_filters` for a change, in file groups with these ids."""
     keys, records = [], []
     for file in change.written:
         if file.is_log:

@@ -86,7 +86,7 @@ class RecordIndex:
 
 
 def _located(entries: Entries, rows: pa.Array) -> pa.Table | None:
-    """What some records say, None for deletes."""
+    """The file groups that records name; None for deletes."""
     if entries.values is None:
         return None
     info = Entries(entries.keys.take(rows), entries.values.take(rows), entries.schema).decoded("recordIndexMetadata")

@@ -96,7 +96,7 @@ def _counts(choice: Choice, count: int) -> np.ndarray:
 
 
 def _merged(rows: pa.Table, kind: pa.DataType) -> Statistics:
-    """One row per key: those since the newest that stands for itself."""
+    """One row per key: merged from the newest row that replaces all before it."""
     start = rows.filter(rows["whole"]).group_by("key").aggregate([("number", "max")]).rename_columns(["key", "start"])
     rows = rows.join(start, "key") if len(start) else rows.append_column("start", pa.nulls(len(rows), pa.int64()))
     late = pc.greater_equal(rows["number"], pc.fill_null(rows["start"], -1))

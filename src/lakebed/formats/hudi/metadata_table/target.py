@@ -118,5 +118,5 @@ def own_config(properties: dict[str, str], described: TableConfig, table: str) -
 
 
 def stat_of(part: str, file_id: str, name: str, size: int, previous: str, count: int, **more: Any) -> FileStat:
-    """What a commit says of one of its files."""
+    """The write stat of one file of the metadata table, for a commit's metadata."""
     return FileStat(part, file_id, f"{part}/{name}", size, previous, writes=count, **more)

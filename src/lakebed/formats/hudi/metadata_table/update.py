@@ -40,7 +40,7 @@ _CUT_OFF = "a restore of it was cut off, and no engine writes it until that ends
 
 
 class Indexed(Protocol):
-    """What an update needs of the table that changes."""
+    """The parts of a changed table that an update of the metadata table needs."""
 
     @property
     def store(self) -> Store:
@@ -158,7 +158,7 @@ def walked(table: Indexed) -> tuple[Timeline, dict[str, Sizes]] | None:
 
 
 def _can_build(config: TableConfig, timeline: Timeline) -> bool:
-    """In table version 6 nothing at all may be pending."""
+    """Whether a part can be built now. In table version 6 no instant may be pending."""
     return can_build(timeline) and (config.completion_times or all(entry.done for entry in timeline.entries))
 
 

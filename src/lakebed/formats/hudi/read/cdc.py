@@ -95,7 +95,7 @@ def plan_with_task(
 
 
 def row_changes(state: TableState, options: Options, commit_range: CommitRange, decoded: tuple[str, ...]) -> RowChanges:
-    """How the changes of a range are read, in the columns `decoded`."""
+    """The plan of a read of a range's full changes, with the columns `decoded`."""
     check_has_changes(state)
     schema = state.schema()
     reader = reader_of(state, options, schema, commit_range.view)
@@ -119,7 +119,7 @@ def _has_text_keys(state: TableState) -> bool:
 
 
 def _standing(state: TableState, commit_range: CommitRange) -> list[HudiSplit]:
-    """One split per slice at the end of the range."""
+    """One split per file slice at the end of the range."""
     view = commit_range.view
     written = state.written(view)
     named = {stat.partition for commit in commit_range.commits.values() for stat in commit.stats}
@@ -210,7 +210,7 @@ class _Planner:
     def _change(
         self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]
     ) -> FileGroupChange | None:
-        """What a commit did to a file group, None where it brings no change."""
+        """How a commit changed a file group; None if it changed no rows."""
         commit = self._range.commits[time]
         logs = self._change_logs(partition, group, time, stats)
         if not self._brings_changes(commit, stats, bool(logs), time) or time in self._range.skipped:

@@ -93,7 +93,7 @@ class RowChanges:
                 yield from self._group_changes(change)
 
     def _group_changes(self, change: FileGroupChange) -> Iterator[tuple[FileGroupChange, ChangedRows]]:
-        """What one commit did to one file group."""
+        """The changes of one file group in one commit."""
         blocks = self._full_blocks(change)
         for rows in self._logged(change, blocks) if blocks else self._compared(change):
             yield change, rows
@@ -183,7 +183,7 @@ class RowChanges:
         yield from self._compared_with(change, change.before, new, alive)
 
     def _changed_by(self, change: FileGroupChange, batch: pa.RecordBatch, hiding: list[MergedLog]) -> pa.Array:
-        """Which rows the commit wrote, or brought back from under the logs `hiding`."""
+        """A mask of the rows that the commit wrote, or that show again once the logs `hiding` no longer apply."""
         written = pc.equal(batch.column(COMMIT_TIME), change.instant)
         return pc.or_(written, pa.array(self.reader.reappeared(batch, hiding))) if hiding else written
 

@@ -177,7 +177,7 @@ def _concat_flags(flags: Sequence[Bools | None], tables: Sequence[pa.Table]) -> 
 
 
 def _partial_masks(provided: Sequence[tuple[int, frozenset[str] | None]], names: Sequence[str]) -> dict[str, Bools]:
-    """For each column that some partial update lacks, which rows bring it."""
+    """For each column that some partial update lacks, a mask of the rows that bring it."""
     lacking = {name for _, columns in provided if columns is not None for name in names if name not in columns}
     return {
         name: np.concatenate([np.full(count, columns is None or name in columns) for count, columns in provided])

@@ -38,7 +38,7 @@ def file_sizes(store: Store, slices: Sequence[PlannedSlice]) -> dict[tuple[str, 
 
 
 def read_by(part: PlannedSlice, sizes: Mapping[tuple[str, str], int]) -> tuple[int, int]:
-    """How many files a slice has, and their bytes."""
+    """The number of files that a planned slice reads, and their bytes."""
     names = (*part.logs, *((part.base,) if part.base else ()))
     return len(names), sum(sizes.get((part.partition, name), 0) for name in names)
 

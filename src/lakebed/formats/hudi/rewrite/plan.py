@@ -119,5 +119,5 @@ def _log_bytes(each: FileSlice) -> int:
 
 
 def slice_name(each: FileSlice) -> str:
-    """What people call a file group."""
+    """The name of a file group in reports and errors."""
     return f"{each.partition}/{each.file_id}" if each.partition else each.file_id

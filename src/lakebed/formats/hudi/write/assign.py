@@ -23,7 +23,7 @@ class Way(Enum):
     """How a task writes the rows of a file group."""
 
     CREATE = "create"
-    """As the first base file of a new group."""
+    """Write the first base file of a new group."""
     MERGE = "merge"
     """Into a new base file, with what the file slice holds."""
     CONCAT = "concat"

@@ -52,7 +52,7 @@ class WatchedSlice(MergedSlice):
 
 
 def watched(rows: MergedSlice) -> WatchedSlice:
-    """The same rows, watched."""
+    """The merged rows, wrapped so that changes are noted while they are written."""
     return WatchedSlice(**{part.name: getattr(rows, part.name) for part in fields(rows)})
 
 

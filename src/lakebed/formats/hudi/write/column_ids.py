@@ -32,7 +32,7 @@ class ColumnIds:
 
     @classmethod
     def of(cls, context: WriteContext, state: TableState, instant: str, columns: pa.Schema) -> ColumnIds | None:
-        """For rows of these columns of the user's; None where the table keeps no ids."""
+        """The ids for rows with these columns; None if the table keeps no ids."""
         before = history = state.column_history
         if not history:
             view = state.view()

@@ -19,7 +19,7 @@ from lakebed.kernel.arrays import one_chunk
 
 
 def stored_columns(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Those of a table's columns that its files have."""
+    """The table's columns that its files have."""
     left_out = config.partition_fields if config.drops_partition_columns else ()
     return pa.schema([field for field in schema if field.name not in left_out])
 

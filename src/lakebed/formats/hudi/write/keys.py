@@ -27,7 +27,7 @@ from lakebed.kernel.java_floats import early_java_text
 from lakebed.kernel.options import Options
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""What a URL-encoded partition path has in hex."""
+"""The characters that a URL-encoded partition path spells in hex."""
 
 
 _NOTHING = opt.TABLE.parse({})

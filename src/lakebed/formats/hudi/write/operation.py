@@ -31,17 +31,17 @@ class Operation(StrEnum):
 
     @property
     def tags(self) -> bool:
-        """Whether it looks up which file group holds each key."""
+        """Whether the operation looks up which file group holds each key."""
         return self in (Operation.UPSERT, Operation.DELETE)
 
     @property
     def replaces(self) -> bool:
-        """Whether it takes file groups out of use."""
+        """Whether the operation takes file groups out of use."""
         return self in (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE, Operation.DELETE_PARTITION)
 
     @property
     def adds(self) -> bool:
-        """Whether its rows come into the table, with their columns."""
+        """Whether the operation adds its rows, with their columns, to the table."""
         return self not in (Operation.DELETE, Operation.DELETE_PARTITION)
 
     def action(self, config: TableConfig, bucketed: bool = False) -> str:

@@ -20,7 +20,7 @@ class HudiWritePlan:
 
     @property
     def routing(self) -> None:
-        """None: each task stages the rows that it gets, of any key."""
+        """None: tasks take rows as they come and stage them, whatever their keys."""
         return
 
     def task_writer(self, threads: int | None = None) -> HudiTaskWriter:

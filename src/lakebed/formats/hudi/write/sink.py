@@ -130,7 +130,7 @@ class HudiSink:
         return frozenset(META_COLUMNS)
 
     def plan(self, tasks: int = 1) -> HudiWritePlan:
-        """What tasks need. It is the same for any number of tasks."""
+        """The plan of a write. It does not depend on the number of tasks."""
         record_keys = self.context.config.record_keys
         keys = record_keys if len(record_keys) == 1 else ()  # of several, some may be null
         by_partition = record_keys and self.settings.deletes_by_partition

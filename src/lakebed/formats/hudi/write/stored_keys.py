@@ -28,7 +28,7 @@ class StoredKeys:
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> StoredKeys:
-        """By a table's settings. `schema` has the table's columns."""
+        """The reader of keys for a table's settings. `schema` has the table's columns."""
         return cls(None if config.meta_fields else RowKeys.of(config, schema))
 
     @property

@@ -11,7 +11,7 @@ from lakebed.kernel.files import FileInfo
 
 
 class TableFiles:
-    """What a write sees of a table's files: those of one view."""
+    """The files of a table that a write sees: those of one view of the timeline."""
 
     def __init__(self, state: TableState) -> None:
         self.state = state

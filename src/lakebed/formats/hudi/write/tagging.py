@@ -50,7 +50,7 @@ class Tagging:
     limits: StagingLimits
 
     def __call__(self, runs: tuple[Run, ...]) -> Staged | None:
-        """What was staged, None where no row is left."""
+        """The tagged rows, staged; None if no row is left."""
         rows = rows_of(runs, self.place, self.schema)
         if self.combine is not None:
             rows = self.combine(rows)

@@ -1,4 +1,4 @@
-"""What the metadata table of a table wants to know of new files: as much as its parts hold."""
+"""The details of new files that a table's metadata table records: which parts it has decides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakebed.kernel.options import Options
 
 
 def wanted_of(store: Store, config: TableConfig, options: Options) -> Wanted:
-    """What to note of the files of a write."""
+    """The details to collect about the files of a write."""
     parts = partitions_of(config, PARTITIONS)
     if not options[METADATA_ENABLE] or FILES not in parts:
         return Wanted()

@@ -91,7 +91,7 @@ def in_tasks(files: Sequence[Candidate]) -> list[Sequence[Candidate]]:
 
 
 def footer_reader(files: Files, metadata: TableMetadata) -> FooterReader:
-    """What reads footers for a table with this metadata."""
+    """The reader of footers for a table with this metadata."""
     text = metadata.properties.get(NAME_MAPPING) or _new_mapping(metadata)
     leaves = leaves_of(metadata.schema.fields)
     modes = metrics_modes(leaves, metadata.properties)
@@ -154,7 +154,7 @@ class Placing:
         )  # fmt: skip
 
     def partitions(self, added: Sequence[DataFile]) -> tuple[AddedPartition, ...]:
-        """What is added per partition, by path."""
+        """The added files and rows per partition, by path."""
         spec = self.metadata.spec
         sums: dict[object, AddedPartition] = {}
         for file in added:

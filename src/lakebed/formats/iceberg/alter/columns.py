@@ -112,7 +112,7 @@ def _changed(kind: IcebergType, path: Sequence[str], change: Callable[[NestedFie
 
 
 def _element(kind: IcebergType, name: str) -> NestedField:
-    """What a list or a map holds."""
+    """The field inside of a list or a map."""
     if isinstance(kind, ListType) and name.lower() == "element":
         return kind.element_field
     if isinstance(kind, MapType) and name.lower() == "value":

@@ -218,7 +218,7 @@ def same_schema(one: Schema, other: Schema) -> bool:
 
 
 def spec_key(spec: PartitionSpec) -> list[tuple[Any, ...]]:
-    """What makes a spec: its fields, without its own id."""
+    """The identity of a spec: its fields, without its own id."""
     return [(one.source_id, one.field_id, str(one.transform), one.name) for one in spec.fields]
 
 

@@ -82,7 +82,7 @@ def new_version(value: object, version: int, table: str) -> int:
 
 
 def nearest_note(key: str, properties: Mapping[str, str]) -> str:
-    """What to say of a key to remove that the table does not have."""
+    """The note for a key to remove that the table does not have."""
     near = difflib.get_close_matches(key, properties, n=1)
     return f"the table has no property {key!r}" + (f"; it has {near[0]!r}" if near else "")
 

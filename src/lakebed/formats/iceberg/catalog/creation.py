@@ -57,7 +57,7 @@ class NewTable:
 
     @property
     def last(self) -> Loaded | None:
-        """None: there is no metadata yet."""
+        """None: a new table has no metadata yet."""
         return None
 
     @property
@@ -67,7 +67,7 @@ class NewTable:
 
     @property
     def planner(self) -> None:
-        """None: there is nothing to scan yet."""
+        """None: a new table has nothing to scan yet."""
 
     def refuse_changes(self, base: Loaded) -> None:
         """Refuses nothing: whoever creates a table may change it."""

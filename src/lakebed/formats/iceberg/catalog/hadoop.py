@@ -42,7 +42,7 @@ _KEPT = 16 << 20
 
 
 class _Later(Enum):
-    """What the later version that the hint names says of a claim."""
+    """How a later version, the one that the hint names, stands to a claim of an earlier version."""
 
     NONE = "no later version is named"
     NAMES = "it comes from the claim, and its log names it"
@@ -83,7 +83,7 @@ class HadoopTable:
 
     @property
     def last(self) -> Loaded | None:
-        """What the last `load` returned, None where it is not kept."""
+        """The result of the last `load`; None if it is not kept."""
         return self._last.loaded if self._last else None
 
     @property
@@ -133,7 +133,7 @@ class HadoopTable:
 
     @property
     def planner(self) -> None:
-        """None: who reads the table plans its scans."""
+        """None: readers plan their own scans."""
 
     def refuse_changes(self, base: Loaded) -> None:
         """UnsupportedError for a table of a catalog, and for one whose metadata says that it lies elsewhere."""

@@ -44,7 +44,7 @@ class OutcomeUnknownError(Exception):
 
 
 class Planner(Protocol):
-    """Who plans the scans of a table in the place of its readers."""
+    """A server that plans the scans of a table for its readers."""
 
     def plan(self, request: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, Any]], Files]:
         """The answers that the tasks of a scan are in, as JSON, and the files to read them with."""

@@ -108,7 +108,7 @@ class CatalogTable:
 
     @property
     def last(self) -> Loaded | None:
-        """What the last `load` returned, None where it is not kept."""
+        """The result of the last `load`; None if it is not kept."""
         return self._last
 
     @property
@@ -379,4 +379,4 @@ class CatalogTable:
 
 
 _LOCKED = "database is locked"
-"""What SQLite answers when it refuses a swap and rolls it back."""
+"""SQLite's message when it refuses a swap and rolls it back."""

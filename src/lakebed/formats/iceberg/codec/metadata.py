@@ -34,7 +34,7 @@ _LAST_MILLIS = 253_402_300_800_000
 """The year 10000, which Python's calendars do not reach."""
 VERSIONS = (1, 2, 3)
 SCHEMAS = ("schemas", "schema")
-"""Where a document has its schemas; the second in version 1."""
+"""The keys under which a document has its schemas; the second in version 1."""
 
 Document = Mapping[str, Any]
 _ARRAYS = ("snapshots", "snapshot-log")

@@ -26,7 +26,7 @@ _OPPOSITES = {
     "eq": "not-eq", "not-eq": "eq", "lt": "gt-eq", "gt-eq": "lt", "gt": "lt-eq", "lt-eq": "gt", "is-null": "not-null",
 }  # fmt: skip
 _MOST_VALUES = 1000
-"""Of a longer list of values no filter is made."""
+"""Longer lists of values get no filter."""
 
 
 def scan_filter(predicate: Node | None, columns: Columns) -> Json | None:
@@ -80,7 +80,7 @@ def _comparison(kind: str, left: Node, right: Node, columns: Columns) -> Json | 
 
 
 def _inverted(call: Call, columns: Columns) -> Json | None:
-    """What keeps each row for which a call is false: no row for which it is null."""
+    """A filter that keeps each row for which a call is false, and no row for which it is null."""
     made = scan_filter(call, columns) if call.function in (*_COMPARISONS, "is_null") else None
     return None if made is None else {**made, "type": _OPPOSITES[made["type"]]}
 

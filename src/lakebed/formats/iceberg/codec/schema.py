@@ -107,7 +107,7 @@ class SpelledGeography(GeographyType):
 
 _PLACED = re.compile(r"(geometry|geography)\s*(?:\(\s*([^),]*?)\s*(?:,\s*([^),]*?)\s*)?\))?", re.IGNORECASE)
 UNKNOWN_TO_PYICEBERG = (b"variant", b"geometry", b"geography")
-"""What a document contains that has a type that pyiceberg does not know."""
+"""The names of types that pyiceberg does not know, as a document spells them."""
 _TYPE_KEYS = ("type", "element", "key", "value")
 _QUOTES = "'\""
 

@@ -45,7 +45,7 @@ class Sketch:
 
     @property
     def estimate(self) -> int:
-        """How many different values went in."""
+        """The estimated number of distinct values."""
         return len(self.hashes) * _ALL // self.theta
 
     def merged(self, *others: Sketch) -> Sketch:

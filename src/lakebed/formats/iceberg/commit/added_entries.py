@@ -64,7 +64,7 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _metric(file: DataFile | DeleteFile, name: str) -> list[tuple[int, Any]] | None:
-    """One metric of a file's columns by field id, null where none is known."""
+    """One metric of a file's columns by field id; None if it is unknown."""
     by_field = getattr(file.metrics, name) if file.metrics is not None else {}
     return sorted(by_field.items()) or None
 

@@ -33,9 +33,9 @@ from lakebed.model.refs import RefResult
 STAGED = "wap.id"
 """In the summary of a staged snapshot: the name under which it can be published."""
 PUBLISHED = "published-wap-id"
-"""In the summary of a snapshot that repeats a staged one: the name of that."""
+"""In the summary of a snapshot that repeats a staged one: the staged one's name."""
 SOURCE = "source-snapshot-id"
-"""In the summary of a snapshot that repeats another one: the id of that."""
+"""In the summary of a snapshot that repeats another one: the other one's id."""
 
 Choose = Callable[[TableMetadata], Snapshot]
 """Says which snapshot of the table to pick. Raises NotInHistoryError, UsageError."""
@@ -142,7 +142,7 @@ def _fast_forward(operations: TableOperations, base: Loaded, branch: str, picked
 
 
 def _planned(operations: TableOperations, base: Loaded, branch: str, picked: Snapshot) -> RefResult:
-    """What a pick would do that makes a new snapshot. Raises what it would raise."""
+    """The dry run of a pick that makes a new snapshot. Raises the errors of the pick."""
     metadata, head = base.metadata, base.metadata.parent_on(branch)
     _refuse_unpickable(metadata, branch, picked)
     added, removed = _changed_files(operations.files, metadata, picked)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BranchesAndTags(OpenedTable):
-    """What names snapshots, and moves those names."""
+    """The verbs that create, move and delete branches and tags."""
 
     def refs(self) -> list[Ref]:
         """The branches and tags of the table."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Maintenance(OpenedTable):
-    """What keeps a table small and whole, and changes none of its rows."""
+    """The verbs that maintain a table and change none of its rows."""
 
     def rewrite(
         self,

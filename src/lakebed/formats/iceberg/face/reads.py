@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Reads(OpenedTable):
-    """What tells of a table and changes nothing."""
+    """The verbs that read a table and change nothing."""
 
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Statistics(Reads):
-    """What is computed from rows and kept beside snapshots."""
+    """The verbs that compute statistics of rows and store them beside snapshots."""
 
     def compute_table_stats(
         self, columns: Sequence[str] | None = None, snapshot: Position = None, dry_run: bool = False,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Writes(OpenedTable):
-    """What adds rows and files, or changes rows by their key."""
+    """The verbs that add rows and files, or change rows by key."""
 
     def sink(
         self,

@@ -148,7 +148,7 @@ def _identity(delete: DeleteFile) -> _DeleteId:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """One of the two snapshots: its manifests of data files, and its deletes."""
+    """One of the two snapshots of a range: its manifests of data files, and its deletes."""
 
     files: Files
     metadata: TableMetadata

@@ -42,7 +42,7 @@ def _rows(task: FileTask) -> int | None:
 
 
 def _counted_columns(splits: FileSplits) -> tuple[int, Sequence[IcebergSplit]]:
-    """Those without deletes by their columns, and the others one by one."""
+    """Count splits without deletes as columns, and the others one by one."""
     touched = splits.deletes != 0
     total = 0
     for table, begin in zip(splits.files, splits.begins.tolist(), strict=True):

@@ -99,7 +99,7 @@ class Scan:
 
     @classmethod
     def of(cls, files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning | None) -> Scan:
-        """Those of a snapshot that pruning leaves. None is an empty table."""
+        """The entries that pruning leaves of a snapshot, and their deletes. The snapshot None is an empty table."""
         if snapshot is None:
             return cls.without_deletes(lambda _: iter(()), metadata)
         data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)

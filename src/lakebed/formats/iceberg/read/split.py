@@ -55,5 +55,5 @@ def starts_of_parts(offsets: Sequence[int], format: str, size: int, split_size: 
 
 
 def split_name(path: str, part: ByteRange | None) -> str:
-    """What a split of a data file is called."""
+    """The name of a split of a data file, for errors and logs."""
     return path if part is None else f"{path}:{part.start}"

@@ -133,7 +133,7 @@ class Move:
         return f"{self.path(old).rpartition('/')[0]}/{name}"
 
     def stored(self, url: str) -> str:
-        """Where a new file is written. It is read at `url`."""
+        """The place to which a new file is written. Readers find it at `url`."""
         return url
 
     def document(self, loaded: Loaded) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class WithoutLost:
 
     @staticmethod
     def _index(attempt: Attempt) -> DeleteIndex:
-        """Which deletes of the head apply to which data."""
+        """The index of the head's deletes by the data that they apply to."""
         deletes = [file for entries in attempt.entries(1, columns=DELETE_COLUMNS) for file in delete_files(entries)]
         return DeleteIndex(deletes, unpartitioned(attempt.metadata))
 

@@ -113,6 +113,6 @@ class _Older:
 
 
 def share_lost(findings: Findings) -> int:
-    """How many of a hundred checked files are lost, rounded down."""
+    """The percentage of checked files that are lost, rounded down."""
     lost: Sequence[object] = [*findings.data, *findings.deletes]
     return len(lost) * 100 // findings.checked if findings.checked else 0

@@ -109,7 +109,7 @@ class _Repair:
     in_copy: Mapping[str, str]
 
     def result(self, dry_run: bool) -> RepairResult:
-        """What was found, and nothing done."""
+        """The findings as a result in which nothing is repaired."""
         rows = sum(file.record_count for file, _ in self.of_head.data.values())
         return RepairResult(self.lost, self._kept(), rows, self.findings.checked, dry_run)
 
@@ -132,7 +132,7 @@ class _Repair:
         return replace(planned, rows=change.rows, removed=tuple(sorted(change.removed)), instants=(done.instant,))
 
     def _kept(self) -> tuple[Skipped, ...]:
-        """What the repaired table still names."""
+        """The lost or unchecked files that the repaired table still names."""
         kept = [Skipped(path, f"it could not be checked: {why}") for path, why in self.findings.unchecked.items()]
         others = self.findings.paths.keys() - self.of_head.paths.keys()
         named = {file.path: file for file in self.lost}

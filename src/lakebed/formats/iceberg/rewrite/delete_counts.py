@@ -119,7 +119,7 @@ class _DeleteTable:
 
     @property
     def has_path(self) -> Bools:
-        """Which delete files are about one known data file."""
+        """A mask of the delete files that name one data file."""
         mask: Bools = to_numpy(self.path.is_valid())
         return mask
 

@@ -61,7 +61,7 @@ class _Group:
 
     @property
     def count(self) -> int:
-        """How many manifests they become."""
+        """The number of new manifests."""
         return max(1, math.ceil(self.size / self.target))
 
     @property

@@ -241,7 +241,7 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
 
 
 def checked_sizes(sizes: FileSizes) -> FileSizes:
-    """The same sizes. OptionError when they are out of order."""
+    """Return the sizes. OptionError if they are out of order."""
     if sizes.least >= sizes.target:
         raise OptionError.ill_typed(MIN_SIZE.key, sizes.least, f"less than the target of {sizes.target} bytes")
     if sizes.greatest <= sizes.target:

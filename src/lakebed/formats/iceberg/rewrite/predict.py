@@ -39,7 +39,7 @@ def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules:
 
 
 def _count(kept: int, partitions: int, new: int | None, rows: int) -> str:
-    """How many files come out, as text, as far as the specs tell."""
+    """The number of new files, as text, as far as the specs tell."""
     if new is None:
         return f"one file or more for each new partition that their rows meet, {partitions} or more"
     return f"about {counted(max(kept, min(rows, partitions * new)), 'file')}"

@@ -100,7 +100,7 @@ class _KeySampler:
 
 @dataclass(frozen=True, slots=True)
 class _StageResult:
-    """What a task staged, and how many rows that are; or an error."""
+    """The rows that a task staged and their number, or its error."""
 
     staged: tuple[Staged, ...] = ()
     rows: int = 0

@@ -24,7 +24,7 @@ from lakebed.kernel.arrays import one_chunk
 from lakebed.verbs.system_tables import SystemTable
 
 DATA, DELETES = 0, 1
-"""What a manifest lists."""
+"""The content of a manifest."""
 _BATCH_ROWS = 16_384
 
 

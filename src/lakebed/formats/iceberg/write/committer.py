@@ -45,7 +45,7 @@ from lakebed.model.commit import CommitResult, Outcome
 from lakebed.verbs.write import Mode
 
 _NOWHERE = -1
-"""In the place of a snapshot's id: deletes that no snapshot can take."""
+"""In place of a snapshot id: deletes that apply to no snapshot."""
 
 
 class _ReplayedError(LakebedError):

@@ -55,7 +55,7 @@ class FileSizes:
         return np.where(sizes < self.target, 1, counts).astype(np.int64)
 
     def expected(self, size: int) -> int:
-        """How many files one number of bytes becomes, as `expected_files` has it."""
+        """The number of files for one number of bytes, as `expected_files` computes it."""
         return int(self.expected_files(np.array([size], np.int64))[0])
 
     def split(self, size: int) -> int:

@@ -17,7 +17,7 @@ class IcebergWritePlan:
 
     @property
     def routing(self) -> None:
-        """None: each task stages the rows that it gets, of any partition."""
+        """None: tasks take rows as they come and stage them, whatever their partition."""
         return
 
     def task_writer(self, threads: int | None = None) -> IcebergTaskWriter:

@@ -95,11 +95,11 @@ class IcebergSink:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """No column is left out."""
+        """No columns."""
         return frozenset()
 
     def plan(self, tasks: int = 1) -> IcebergWritePlan:
-        """What tasks need. It is the same for any number of tasks."""
+        """The plan of a write. It does not depend on the number of tasks."""
         return IcebergWritePlan(self._target(), self._scratch)
 
     def finalize(self, plan: object, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:

@@ -63,7 +63,7 @@ class FileSystemRegistry:
         return entry
 
     def place(self, name: TableName) -> Entry:
-        """Where a table is, or would be."""
+        """The entry of a table, which need not exist yet."""
         location = self.store.url(f"{name.database}{_SUFFIX}/{name.table}")
         return Entry(location, credentials_from(self.settings.storage))
 

@@ -217,7 +217,7 @@ class HiveRegistry:
 
 
 def _identity(schema: TableSchema) -> Any:
-    """What two schemas must have in common to be those of one table."""
+    """The parts of a schema that are equal in two definitions of one table."""
     columns = [(field.name, str(field.type)) for field in schema.fields]
     return columns, schema.primary_keys, schema.partition_keys
 

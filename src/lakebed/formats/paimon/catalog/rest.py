@@ -31,7 +31,7 @@ _SETTINGS = {
     "fs.s3a.session.token": "aws_session_token", "s3.endpoint": "aws_endpoint", "fs.s3a.endpoint": "aws_endpoint",
     "s3.region": "aws_region", "s3.endpoint.region": "aws_region", "fs.s3a.endpoint.region": "aws_region",
 }  # fmt: skip
-"""What a token of the server says of S3, as settings of the storage client."""
+"""The storage client's setting for each S3 key in a token of the server."""
 _SCHEMA = ("fields", "partitionKeys", "primaryKeys", "options", "comment")
 
 

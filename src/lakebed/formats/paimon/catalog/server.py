@@ -132,14 +132,14 @@ class Server:
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
-        """None: a redirect is a refusal."""
+        """Return None, so that urllib raises the redirect as an HTTPError."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _message(data: bytes, reason: object) -> str:
-    """What the server says of an error."""
+    """The message in the server's answer to a failed request."""
     try:
         return str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):

@@ -70,7 +70,7 @@ class DataFileMeta:
 
     @property
     def is_blob(self) -> bool:
-        """Whether it has the large values of one column, and nothing else."""
+        """Whether the file has the large values of one column alone."""
         return self.file_name.endswith((".blob", ".video"))
 
     @property
@@ -97,7 +97,7 @@ class ManifestEntry:
 
     @property
     def without_stats(self) -> ManifestEntry:
-        """The same without statistics of the file's value columns."""
+        """The entry without statistics of the file's value columns."""
         return replace(self, file=replace(self.file, value_stats=SimpleStats(), value_stats_cols=()))
 
     @property

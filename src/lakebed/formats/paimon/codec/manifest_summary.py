@@ -45,7 +45,7 @@ class BucketSummary:
         return self.levels.get(0, 0) + sum(1 for level, files in self.levels.items() if level > 0 and files > 0)
 
     def plus(self, other: BucketSummary) -> BucketSummary:
-        """Both together."""
+        """The sum of two summaries of a bucket."""
         levels = dict(self.levels)
         for level, files in other.levels.items():
             levels[level] = levels.get(level, 0) + files

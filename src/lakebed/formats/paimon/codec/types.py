@@ -58,7 +58,7 @@ class DataType:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it holds other types."""
+        """Whether values of the type contain values of other types."""
         return self.root in ("ARRAY", "MULTISET", "MAP", "ROW", "VECTOR")
 
 

@@ -104,7 +104,7 @@ def append_changes(messages: Sequence[PaimonMessage], indexes: tuple[IndexManife
 
 
 def compact_changes(messages: Sequence[PaimonMessage]) -> Changes:
-    """What messages say of the COMPACT snapshot of a commit."""
+    """The changes of messages for the COMPACT snapshot of a commit."""
     return Changes(
         tuple(
             entry

@@ -212,7 +212,7 @@ class _CommitLoop:
         return place
 
     def _name_delta(self, is_named: bool) -> None:
-        """Note whether a snapshot may name the delta's files from now on."""
+        """Record whether a snapshot may name the delta's files from now on."""
         if self._delta is not None:
             self._delta.is_named = is_named
 

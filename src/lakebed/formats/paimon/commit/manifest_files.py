@@ -73,7 +73,7 @@ class _Manifest:
 
 @dataclass(slots=True)
 class EntrySummary:
-    """What a manifest list says of the entries of a manifest."""
+    """The summary of a manifest's entries that a manifest list holds."""
 
     added: int = 0
     deleted: int = 0

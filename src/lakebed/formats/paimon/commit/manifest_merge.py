@@ -36,7 +36,7 @@ class MergeSettings:
 
     @classmethod
     def of(cls, options: Options) -> MergeSettings:
-        """By the options `manifest.*`."""
+        """The settings that the options `manifest.*` give."""
         return cls(
             options[opt.MANIFEST_TARGET_SIZE],
             options[opt.MANIFEST_MERGE_COUNT],
@@ -46,7 +46,7 @@ class MergeSettings:
 
     @property
     def of_a_rewrite(self) -> MergeSettings:
-        """Those of a rewrite of manifests: any that can be merged are."""
+        """The settings of a rewrite of manifests, which merges all that can be merged."""
         return MergeSettings(self.target_size, 1, 1)
 
     def must_change(self, meta: ManifestFileMeta) -> bool:

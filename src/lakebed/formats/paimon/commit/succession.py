@@ -34,11 +34,11 @@ from lakebed.model.commit import BATCH_IDENTIFIER
 
 
 class Place(Enum):
-    """Where a claimed snapshot is."""
+    """Where a claimed snapshot stands in the line of snapshots."""
 
     IN_LINE = 0
     OUT_OF_LINE = 1
-    """It leads nowhere: newer snapshots have none of its files."""
+    """A dead end: newer snapshots have none of its files."""
     DOUBLE = 2
     """Newer snapshots have its files, and none of its manifests: they follow a merge of these, or another commit of the
     same changes, as two processes of a user make it, or two compactions that only move a file."""
@@ -84,7 +84,7 @@ def was_left_behind(history: History, snapshot: Snapshot) -> bool:
 
 
 def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEntry], written: Sequence[str]) -> Place:
-    """Where a claimed snapshot is, by whether the next one holds what it brought."""
+    """Where a claimed snapshot stands, judged by whether the next one has its files."""
     store, following = history.store, history.find(claimed.id + 1)
     if following is None:
         return _before_expired(history, claimed)

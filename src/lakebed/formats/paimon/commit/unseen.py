@@ -111,7 +111,7 @@ def _is_held(history: History, messages: Sequence[PaimonMessage]) -> bool:
 
 
 def outcome_unknown(history: History, path: str) -> CommitUnknownError:
-    """That messages may have been committed, whose file is gone."""
+    """The error for messages that may have been committed, while the snapshot's file is gone."""
     return CommitUnknownError(
         "files of this commit are gone, and so are the snapshots that may have had them",
         table=history.store.location,

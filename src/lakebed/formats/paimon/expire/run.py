@@ -230,7 +230,7 @@ class _Unused:
 
 
 def _told(changelogs: ChangelogPlan, dry_run: bool) -> Iterator[str]:
-    """What becomes of changelogs."""
+    """The notes about changelogs."""
     if changelogs.becoming:
         kept, end = changelogs.becoming, "would outlive" if dry_run else "outlive"
         yield f"the changelogs of snapshots {kept[0].id} to {kept[-1].id} {end} them"

@@ -197,7 +197,7 @@ class UnusedFiles:
         return [*snapshots, *([snapshot] for tags in tagged for snapshot in tags.values())]
 
     def _changes_of(self, snapshots: Sequence[Snapshot]) -> list[_Changes]:
-        """What each snapshot changed. Nothing where a list or a manifest is gone."""
+        """The changes of each snapshot. A snapshot whose list or manifest is gone has none."""
         lists = {name: file for file in map(delta_list, snapshots) if (name := file.name) not in self._changes}
         for name, entries in zip(lists, self._named.entries([*lists.values()]), strict=True):
             self._changes[name] = self._summed(entries)
@@ -253,7 +253,7 @@ class UnusedFiles:
 
 
 def _unique(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-    """Each snapshot of one branch once."""
+    """The snapshots of one branch, without repeats."""
     return [*{snapshot.id: snapshot for snapshot in snapshots}.values()]
 
 

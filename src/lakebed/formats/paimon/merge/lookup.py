@@ -32,7 +32,7 @@ class Lookup:
 
     @classmethod
     def of(cls, options: Options) -> Lookup:
-        """By the options of a table with a primary key."""
+        """The rules that the options of a table with a primary key give."""
         return cls(
             options[opt.MERGE_ENGINE] == "first-row",
             options[opt.CHANGELOG_PRODUCER] == "lookup",

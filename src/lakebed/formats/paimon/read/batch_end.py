@@ -26,7 +26,7 @@ from lakebed.verbs.stream import Limits
 
 
 class Source(Enum):
-    """Which files of a snapshot a stream reads."""
+    """The files of a snapshot that a stream reads."""
 
     NOTHING = 0
     DELTA = 1
@@ -35,7 +35,7 @@ class Source(Enum):
 
 
 def source_of(request: ReadRequest, snapshot: Snapshot) -> Source:
-    """Which files of a snapshot a stream reads."""
+    """The files of a snapshot that the stream of a request reads."""
     options = request.options
     reads_overwrites = opt.STREAM_OVERWRITES if request.schema.primary_keys else opt.STREAM_APPEND_OVERWRITES
     if snapshot.commit_kind is CommitKind.OVERWRITE and options[reads_overwrites]:
@@ -50,7 +50,7 @@ SplitsOf = Callable[[ReadRequest, StreamPosition, Snapshot], Sequence[ChangeSpli
 
 
 class Look:
-    """One look at the table, from which the ends of batches follow."""
+    """One look at the table, which finds the ends of a stream's batches."""
 
     def __init__(self, request: ReadRequest, limits: Limits, splits_of: SplitsOf) -> None:
         self.request, self._bounds = request, _Bounds.of(limits, request.options)
@@ -188,7 +188,7 @@ class _Bounds:
 
 @dataclass(slots=True)
 class _Taken:
-    """What a batch has taken so far."""
+    """The snapshots, files and bytes that a batch has so far."""
 
     request: ReadRequest
     bounds: _Bounds

@@ -210,7 +210,7 @@ class Steps:
                 steps.append(Step(How.WRITTEN, new))
 
     def compare(self, before: Snapshot | None, after: Snapshot, keep: KeepEntry) -> None:
-        """What leads from the rows of one snapshot to those of another."""
+        """Add the steps that turn the rows of one snapshot into those of another."""
         store = self.request.history.store
         (old, old_indexes), (new, new_indexes) = store.together(
             lambda snapshot: live_and_index_files(store, snapshot), (before, after)
@@ -258,7 +258,7 @@ class Steps:
         return request.pruning.kept(chosen, request.predicate)
 
     def _counted(self, entries: Sequence[ManifestEntry]) -> Sequence[ManifestEntry]:
-        """The same entries, whose numbers of buckets are noted."""
+        """Record the entries' numbers of buckets, and return the entries."""
         for entry in entries:
             if entry.total_buckets > 0:
                 self._totals.setdefault(entry.partition, set()).add(entry.total_buckets)

@@ -43,7 +43,7 @@ def _rows(split: PaimonSplit) -> int | None:
 
 
 def _counted_columns(splits: BucketSplits) -> tuple[int, Sequence[PaimonSplit]]:
-    """Those without deletion vectors by their columns, and the others one by one."""
+    """Count splits without deletion vectors as columns, and the others one by one."""
     with_vectors = np.array(
         [(partition, bucket) in splits.deletions for partition, bucket, _ in splits.places], np.bool_
     )

@@ -69,7 +69,7 @@ class Pruning:
         return bool(can_hold(predicate, self._facts(Entries.of([entry]), True, beside), 1)[0])
 
     def _kept_by_values(self, entries: Entries, predicate: Node) -> Bools:
-        """Which files of a table with a primary key are kept by all their columns."""
+        """A mask of the files, of a table with a primary key, that all their columns admit."""
         can = can_hold(predicate, self._facts(entries, valued=True), len(entries))
         if can.all():
             return can
@@ -107,14 +107,14 @@ def _where(entries: Sequence[ManifestEntry], kept: Bools) -> Sequence[ManifestEn
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """What a predicate says of partitions, before any entry is read."""
+    """The part of a predicate about partitions, for use before any entry is read."""
 
     predicate: Node
     schema: TableSchema
 
     @classmethod
     def of(cls, predicate: Node | None, schema: TableSchema) -> PartitionFilter | None:
-        """None where the predicate names no partition column."""
+        """The filter of a predicate; None if it names no partition column."""
         if predicate is None or not {*columns_of(predicate)} & {*schema.partition_keys}:
             return None
         return cls(predicate, schema)

@@ -48,7 +48,7 @@ class How(StrEnum):
     """How a step of changes reads its files."""
 
     WRITTEN = "written"
-    """Each row of the added files as it was written, with its own kind."""
+    """Read each row of the added files as written, with its own kind."""
     MERGED = "merged"
     """The merged rows of the added files, with those that mark a delete."""
     REPLACED = "replaced"
@@ -58,13 +58,13 @@ class How(StrEnum):
 
 
 class Only(StrEnum):
-    """Which rows of a step are read."""
+    """The rows of a step that a task reads."""
 
     ALL = "all"
     RETRACTED = "retracted"
-    """Those of kind -U and -D."""
+    """Rows of the kinds -U and -D."""
     CURRENT = "current"
-    """Those of kind +I and +U."""
+    """Rows of the kinds +I and +U."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Step:
 
     @property
     def side(self) -> PaimonSplit:
-        """One of the two sides, for what both have in common."""
+        """One of the two sides, for properties that both share."""
         side = self.added or self.removed
         assert side is not None
         return side

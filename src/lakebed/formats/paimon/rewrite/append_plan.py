@@ -112,7 +112,7 @@ class AppendBucket:
 
     @classmethod
     def of(cls, live: LiveBucket, compactor: AppendCompactor, rules: AppendRules) -> AppendBucket:
-        """By the options of the table."""
+        """The bucket, with the rules that the table's options give."""
         fixed = compactor.options.mode is BucketMode.HASH_FIXED
         vectors = bool(compactor.options.table[opt.DELETION_VECTORS] or live.indexes)
         files, deletions = tuple(entry.file for entry in live.entries), live.deletions()
@@ -155,7 +155,7 @@ class AppendBucket:
         return AppendTask(task, first.bucket, first.total_buckets, self.live.folder, own, indexes, staying, known)
 
     def group(self, files: Sequence[DataFileMeta], reason: str) -> RewriteGroup:
-        """What a plan says of a task."""
+        """The entry of a task in the plan that users see."""
         size = sum(file.file_size for file in files)
         return RewriteGroup(self.live.folder, len(files), size, max(1, -(-size // self.rules.target)), size, reason)
 

@@ -14,7 +14,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.kernel.scratch import SpillFile
 
 _MOST_RUNS = 128
-"""As Paimon's `local-sort.max-num-file-handles`."""
+"""The default of Paimon's `local-sort.max-num-file-handles`."""
 _MOST_BYTES = 192 << 20
 """About how many bytes the first batches of all runs may have."""
 _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 64 << 10

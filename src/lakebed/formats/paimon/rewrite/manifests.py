@@ -66,7 +66,7 @@ def rewrite_manifests(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is merged, as far as the manifests say, and what is left."""
+    """The groups of manifests to merge, and the manifests that stay."""
 
     groups: tuple[RewriteGroup, ...]
     skipped: tuple[Skipped, ...]
@@ -124,7 +124,7 @@ def _minor(metas: Sequence[ManifestFileMeta], settings: MergeSettings) -> _Plan:
 
 
 def _done(history: History, snapshot: Snapshot, plan: _Plan) -> RewriteResult:
-    """What a snapshot changed, beside the one before it."""
+    """The result of a rewrite: the manifests of a snapshot beside those of the one before."""
     instants, groups, skipped = (str(snapshot.id),), len(plan.groups), plan.skipped
     before = history.find(snapshot.id - 1)
     if before is None:

@@ -101,7 +101,7 @@ class LiveBucket:
     indexes: tuple[IndexManifestEntry, ...]
 
     def unit(self, compactor: BucketCompactor, minor: bool) -> CompactionUnit | None:
-        """What to compact of it, None for nothing."""
+        """The compaction of this bucket; None if nothing is due."""
         files = [entry.file for entry in self.entries]
         if minor:
             return compactor.rules.picked(files, clock.now_ms())

@@ -43,7 +43,7 @@ class Versions:
         return Versions(rows, kept_runs(kept, self.runs)[1], self.levels[kept], self.output)
 
     def any_of(self, rows: Bools) -> Bools:
-        """Which runs have one of these rows."""
+        """A mask of the runs that have one of these rows."""
         found: Bools = np.logical_or.reduceat(rows, self.runs.starts)
         return found
 
@@ -69,7 +69,7 @@ class Folding:
 
     @classmethod
     def of(cls, rules: CompactionRules, function: MergeFunction) -> Folding:
-        """By the options of the table."""
+        """The settings that the table's options give."""
         options, compared = rules.options.table, None
         if options[compaction.ROW_DEDUPLICATE]:
             ignored = split_names(options[compaction.ROW_DEDUPLICATE_IGNORED])
@@ -88,7 +88,7 @@ class Folding:
         return Merged(self._merge(self.function, versions))
 
     def with_full_changelog(self, versions: Versions, top: int) -> Merged:
-        """For a compaction into the highest level: what it had before is there."""
+        """Merge for a compaction into the highest level, whose files show each key's row before."""
         runs = versions.runs
         before = np.maximum.reduceat(np.where(versions.levels == top, np.arange(len(versions.levels)), -1), runs.starts)
         unchanged = (before >= 0) & (runs.ends - runs.starts == 1)

@@ -65,7 +65,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """How a table with a primary key is compacted. Picklable."""
+    """The compaction rules of a table with a primary key. Picklable."""
 
     schema: TableSchema
     options: WriteOptions
@@ -181,7 +181,7 @@ class CompactionRules:
         return Action(tuple(sections_), True, unit.drops_deletes, notes)
 
     def _upgrade(self, unit: CompactionUnit, file: DataFileMeta, expired: HasExpired) -> list[Action]:
-        """What becomes of a file that overlaps no other."""
+        """The action for a file that overlaps no other."""
         has_deletes = file.delete_row_count is None or file.delete_row_count > 0
         forced = self.options.table[opt.FORCE_REWRITE]
         if (unit.output_level == unit.top and has_deletes) or forced or expired(file):

@@ -141,7 +141,7 @@ def _to_level(top: int, runs: Sequence[Run], count: int, reason: str) -> Pick:
 
 
 def _off_peak(options: Options) -> int:
-    """What the present hour adds to the size ratio."""
+    """The addition to the size ratio at the present hour."""
     start, end, more = options[opt.OFFPEAK_START], options[opt.OFFPEAK_END], options[opt.OFFPEAK_RATIO]
     if -1 in (start, end) or start == end or not more:
         return 0

@@ -74,7 +74,7 @@ class TagsOfCommits:
         return replace(result, notes=(*result.notes, *notes))
 
     def _batch(self, latest: Snapshot) -> Callable[[], None]:
-        """What renews the tag of a batch write."""
+        """A function that renews the tag of a batch write."""
 
         def renew() -> None:
             options = self.tags.options

@@ -239,7 +239,7 @@ class BucketFiles:
         return function.merge(self._sorted(arrivals, order).combine_chunks(), runs).combine_chunks()
 
     def _fold(self, piece: pa.Table, order: Int64s, runs: Runs) -> pa.Table:
-        """One row per key of a piece."""
+        """Merge a piece into one row per key."""
         if self._deduplicates:
             return _taken(piece, order if len(runs) == len(order) else order[runs.last])
         ordered = _taken(piece, order).combine_chunks()

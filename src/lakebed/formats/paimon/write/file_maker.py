@@ -72,7 +72,7 @@ class PaimonFileMaker:
         return self.files.store.at_once
 
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
-        """What files of such rows take."""
+        """The estimated size of files with such rows."""
         rows = pa.Table.from_batches(run.batches(self.place), run.schema).combine_chunks()
         return FileSize.measured(self.files.file_rows(rows), self._encoded)
 

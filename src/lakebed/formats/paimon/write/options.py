@@ -118,7 +118,7 @@ class WriteOptions:
         )
 
     def at_level(self, level: int) -> WriteOptions:
-        """The same for files of a level of a table with a primary key."""
+        """These options for files of a level of a table with a primary key."""
         options = self.table
         return replace(
             self,
@@ -137,7 +137,7 @@ class WriteOptions:
         return self.mode is BucketMode.POSTPONE_MODE
 
     def row_kinds(self, default: RowKind = RowKind.INSERT) -> RowKindRule:
-        """Where row kinds come from; `default` is the kind of rows without one."""
+        """The rule that gives rows their kinds; `default` is the kind of rows without one."""
         options = self.table
         return RowKindRule(
             options[opt.ROWKIND_FIELD], default, options[opt.IGNORE_DELETE], options[opt.IGNORE_UPDATE_BEFORE]

@@ -109,7 +109,7 @@ class PaimonSink:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """No column is left out."""
+        """No columns."""
         return frozenset()
 
     def with_commit_options(self, **changed: Any) -> PaimonSink:

@@ -47,7 +47,7 @@ class StagedMessage(CommitMessage):
     scratch: str = ""
 
     def place(self, store: Store) -> Store:
-        """What their paths are relative to: the table's store or the scratch folder."""
+        """The store that paths are relative to: the table's, or the scratch folder."""
         return _place(store, self.scratch)
 
 

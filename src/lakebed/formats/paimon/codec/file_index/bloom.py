@@ -88,7 +88,7 @@ class BloomFilter:
         return 8 * len(self._bits)
 
     def _places(self, hashes: Int64s) -> Any:
-        """For each hash function the bits of all hashes."""
+        """The positions of the bits that each hash function sets for all hashes."""
         low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
         combined = low.copy()
         for _ in range(self.functions):

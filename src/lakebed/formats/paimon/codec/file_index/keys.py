@@ -190,5 +190,5 @@ def _fixed(data: bytes, width: int) -> pa.BinaryArray:
 
 
 def _whole(values: pa.Array) -> pa.Array:
-    """The same values at the beginning of their buffers."""
+    """The values as an array without an offset into its buffers."""
     return pa.concat_arrays([values]) if not values.offset else values.take(from_numpy(np.arange(len(values))))

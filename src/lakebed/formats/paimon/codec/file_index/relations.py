@@ -46,13 +46,13 @@ class EmptyIndex:
     may_have_values = False
 
     def may_equal(self, keys: Sequence[Key]) -> bool:
-        """No."""
+        """False: no row has a value."""
         return False
 
     may_differ = may_equal
 
     def may_be_less(self, key: Key, inclusive: bool) -> bool:
-        """No."""
+        """False: no row has a value."""
         return False
 
     may_be_greater = may_be_less

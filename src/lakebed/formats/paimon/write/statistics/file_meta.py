@@ -126,7 +126,7 @@ def _key_range(
 
 
 def _extent(mode: StatsMode) -> tuple[bool, int]:
-    """How much a mode asks for."""
+    """Whether the mode counts nulls, and to how many characters it keeps bounds."""
     return mode.counts, mode.characters
 
 
