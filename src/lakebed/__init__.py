@@ -82,8 +82,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"lakebed.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
-    module, _, there = _PLACES.get(name, "model.alter").partition(":")
-    value = globals()[name] = getattr(import_module(f"lakebed.{module}"), there or name)
+    module, _, attribute = _PLACES.get(name, "model.alter").partition(":")
+    value = globals()[name] = getattr(import_module(f"lakebed.{module}"), attribute or name)
     return value
 
 

@@ -257,11 +257,11 @@ def error_text(error: Exception) -> str:
 
 def named_error(kind: str, text: str) -> LakebedError:
     """An error again that another process told as the name of its type and its text. Its other fields are lost."""
-    made = globals().get(kind)
-    if not isinstance(made, type) or not issubclass(made, LakebedError):
+    error_class = globals().get(kind)
+    if not isinstance(error_class, type) or not issubclass(error_class, LakebedError):
         return LakebedError(text)
     try:
-        return made(text, key="") if made is OptionError else made(text)
+        return error_class(text, key="") if error_class is OptionError else error_class(text)
     except TypeError:  # a type with fields of its own
         return LakebedError(text)
 

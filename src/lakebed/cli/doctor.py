@@ -87,9 +87,14 @@ def _checks() -> Iterator[Check]:
         yield _library(name)
     yield from _spark()
     for extra, (module, purpose) in _EXTRAS.items():
-        there = importlib.util.find_spec(module) is not None
-        remedy = "" if there else f"for {purpose}: pip install 'lakebed[{extra}]'"
-        yield Check(f"extra {extra}", "ok" if there else "optional", "installed" if there else "not installed", remedy)
+        is_installed = importlib.util.find_spec(module) is not None
+        remedy = "" if is_installed else f"for {purpose}: pip install 'lakebed[{extra}]'"
+        yield Check(
+            f"extra {extra}",
+            "ok" if is_installed else "optional",
+            "installed" if is_installed else "not installed",
+            remedy,
+        )
     free = shutil.disk_usage(tempfile.gettempdir()).free
     roomy = free >= _LEAST_SCRATCH
     yield Check(

@@ -84,8 +84,10 @@ def over(
     def done(location: str, engine: Engine | None = None) -> Done:
         return act(*results.opened(location, given, also), engine)
 
-    told = zip(locations, _together(locations, done) if combined else _one_by_one(locations, done), strict=True)
-    _report(sorted(told, key=_worst) if worst_first else told, as_json)
+    results_by_table = zip(
+        locations, _together(locations, done) if combined else _one_by_one(locations, done), strict=True
+    )
+    _report(sorted(results_by_table, key=_worst) if worst_first else results_by_table, as_json)
 
 
 def _below(location: str, opening: Mapping[str, str]) -> list[str]:

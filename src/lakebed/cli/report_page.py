@@ -68,8 +68,8 @@ def _fix(finding: Finding, table: str) -> str:
 
 def _figure(picture: Picture) -> str:
     headings, rows = numbers(picture)
-    told = f"<details><summary>The numbers: {plain_text(picture.title)}</summary>{_table(headings, rows)}</details>"
-    return f"<figure>{drawn(picture, styled=False)}{told}</figure>"
+    details = f"<details><summary>The numbers: {plain_text(picture.title)}</summary>{_table(headings, rows)}</details>"
+    return f"<figure>{drawn(picture, styled=False)}{details}</figure>"
 
 
 def _line(label: str, text: str) -> str:

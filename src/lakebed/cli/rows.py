@@ -165,8 +165,8 @@ def _write_parquet(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatc
 def _is_binary(kind: pa.DataType) -> bool:
     """Whether values are bytes, also where Arrow's CSV writer would put them into the text as they are."""
     types = pa.types
-    some = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
-    return isinstance(kind, pa.UuidType) or any(is_binary(kind) for is_binary in some)
+    binary_checks = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return isinstance(kind, pa.UuidType) or any(is_binary(kind) for is_binary in binary_checks)
 
 
 def _write_csv(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatch], sink: Any) -> int:

@@ -93,8 +93,8 @@ def _show(result: UpkeepResult) -> None:
     if rows:
         output.show_table(["table", "health", "verb", "", "because"], rows)
     states = Counter(step.state for done in result.tables for step in done.steps)
-    told = ", ".join(f"{states[state]} {state}" for state in StepState if states[state])
-    output.log(f"{counted(len(result.tables), 'table')}: {told or 'nothing is asked for'}")
+    counts = ", ".join(f"{states[state]} {state}" for state in StepState if states[state])
+    output.log(f"{counted(len(result.tables), 'table')}: {counts or 'nothing is asked for'}")
 
 
 def _document(result: UpkeepResult) -> dict[str, Any]:

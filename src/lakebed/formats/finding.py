@@ -73,13 +73,13 @@ def find_tables(
     text, texts = os.fspath(location), option_texts(options)
     choice = _Choice(including_databases, including_tables, excluding_tables)
     named = _catalog_pattern(text)
-    found = _in_catalog(*named, texts, choice) if named else _below(text, texts, choice)
-    if not found:
+    locations = _in_catalog(*named, texts, choice) if named else _below(text, texts, choice)
+    if not locations:
         raise TableNotFoundError(
             f"no table of {text!r} is meant" if choice != _Choice() else f"there is no table in {text!r}",
             todo="Check the spelling. Give a catalog's name with a colon, a folder, or a pattern with *",
         )
-    return sorted(found)
+    return sorted(locations)
 
 
 def names_many(location: str) -> bool:
@@ -139,21 +139,21 @@ def _tables(store: Store, pattern: str, options: Mapping[str, str]) -> list[str]
     """The paths of the tables below a folder, level by level; "" is the folder itself. Nothing is looked for inside a
     table."""
     levels = pattern.split("/") if pattern else ["*"] * _DEPTH
-    found: list[str] = []
+    tables: list[str] = []
     folders = [""]
     for depth in range(len(levels) + 1):
         look = partial(_look, store, options, not pattern or depth == len(levels), depth < len(levels))
         inner: list[str] = []
         for path, (is_table, names) in zip(folders, store.together(look, folders), strict=True):
             if is_table:
-                found.append(path)
+                tables.append(path)
             inner += [
                 f"{path}/{name}".lstrip("/")
                 for name in names
                 if not name.startswith((".", "_")) and fnmatchcase(name, levels[depth])
             ]
         folders = inner
-    return found
+    return tables
 
 
 def _look(

@@ -327,5 +327,5 @@ def _like_it(path: str) -> str:
         nearest = nearest_of(name, (entry.name for entry in os.scandir(folder) if entry.is_dir()))
     except OSError:
         nearest = ""
-    found = f"Did you mean {os.path.join(folder, nearest)!r}? " if nearest else ""
-    return f"{found}Check the spelling of the location"
+    guess = f"Did you mean {os.path.join(folder, nearest)!r}? " if nearest else ""
+    return f"{guess}Check the spelling of the location"

@@ -92,14 +92,14 @@ class _Source:
     @classmethod
     def of(cls, place: str, options: Mapping[str, object]) -> _Source:
         """The table of that name. TableNotFoundError names it."""
-        found = _METADATA.fullmatch(place)
+        match = _METADATA.fullmatch(place)
         try:
             table = open_table(place, options)
         except TableNotFoundError:
-            if found is None:
+            if match is None:
                 raise
-            table = open_table(found[1], options)
-            return cls(table, found[2], table.system_table(found[2]).schema)
+            table = open_table(match[1], options)
+            return cls(table, match[2], table.system_table(match[2]).schema)
         return cls(table, "", table.schema)
 
     def needed(self, names: Collection[str], star: bool) -> list[str]:

@@ -83,7 +83,7 @@ def upkeep(
 def audit_line(location: str, result: UpkeepResult) -> str:
     """A run in one line of JSON: when, where, how much, and each step that was not simply not due."""
     states = Counter(step.state.value for table in result.tables for step in table.steps)
-    told = [
+    steps = [
         {"table": table.table, "health": table.health, "verb": step.verb, "state": step.state.value, "why": step.why}
         for table in result.tables
         for step in table.steps
@@ -92,7 +92,7 @@ def audit_line(location: str, result: UpkeepResult) -> str:
     line = {
         "time": clock.moment(datetime.UTC).isoformat(timespec="seconds") + "Z", "location": location,
         "dry_run": result.dry_run, "tables": len(result.tables), "failed": len(result.failed), "steps": dict(states),
-        "bytes": result.bytes, "requests": result.requests, "seconds": result.seconds, "told": told,
+        "bytes": result.bytes, "requests": result.requests, "seconds": result.seconds, "told": steps,
     }  # fmt: skip
     return redacted(json.dumps(line, ensure_ascii=False))
 

@@ -29,10 +29,10 @@ def path_of(given: object, columns: Sequence[str]) -> tuple[str, ...]:
 
 def place_of(name: str, names: Sequence[str]) -> int:
     """Where a name stands among others. SchemaError when it does not."""
-    found = find_column(name, names)
-    if found is None:
+    spelled = find_column(name, names)
+    if spelled is None:
         raise SchemaError(f"there is no column {name!r}", todo=known_columns(name, names))
-    return [*names].index(found)
+    return [*names].index(spelled)
 
 
 def new_place(

@@ -13,11 +13,11 @@ def mistake_in(error: Exception, *, lines: bool = False) -> str:
     if isinstance(error, TokenError):
         return "a quote, a comment or a parenthesis has no end"
     problem = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-    told, near, line = str(problem.get("description") or ""), near_mistake(error), int(problem.get("line") or 1)
-    if told.startswith("Required keyword") or "SENTINEL" in told:
+    description, near, line = str(problem.get("description") or ""), near_mistake(error), int(problem.get("line") or 1)
+    if description.startswith("Required keyword") or "SENTINEL" in description:
         what = f"something is missing {near}".rstrip()
-    elif told.startswith("Expecting "):
-        what = f"{told.removeprefix('Expecting ')} is missing {near}".rstrip()
+    elif description.startswith("Expecting "):
+        what = f"{description.removeprefix('Expecting ')} is missing {near}".rstrip()
     else:
         what = f"it cannot be read {near}".rstrip()
     return f"{what} in line {line}" if lines or line > 1 else what

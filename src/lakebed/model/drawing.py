@@ -69,10 +69,10 @@ def plain_text(text: str) -> str:
 
 def _element(body: str, height: float, title: str, note: str, styled: bool) -> str:
     style = f"<style>{STYLE}</style>" if styled else ""
-    told = f"<title>{plain_text(title)}</title>" + (f"<desc>{plain_text(note)}</desc>" if note else "")
+    label = f"<title>{plain_text(title)}</title>" + (f"<desc>{plain_text(note)}</desc>" if note else "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="lb" role="img" viewBox="0 0 {WIDTH} {height:g}" '
-        f'width="{WIDTH}" height="{height:g}">{told}{style}{body}</svg>'
+        f'width="{WIDTH}" height="{height:g}">{label}{style}{body}</svg>'
     )
 
 
@@ -156,12 +156,12 @@ def _timeline(picture: Timeline) -> tuple[str, float]:
 
 
 def _mark(mark: Mark, x: float, y: float) -> str:
-    told = f"<title>{plain_text(mark.told)}</title>"
+    label = f"<title>{plain_text(mark.told)}</title>"
     if mark.state in (State.DONE, State.PENDING):
         radius = 4 if mark.state is State.DONE else 5
-        return f'<circle class="{mark.state}" cx="{x:.1f}" cy="{y:g}" r="{radius}">{told}</circle>'
+        return f'<circle class="{mark.state}" cx="{x:.1f}" cy="{y:g}" r="{radius}">{label}</circle>'
     shape = "0,-7 6,0 0,7 -6,0" if mark.state is State.HELD else "0,-7 6,5 -6,5"
-    return f'<polygon class="{mark.state}" points="{shape}" transform="translate({x:.1f} {y:g})">{told}</polygon>'
+    return f'<polygon class="{mark.state}" points="{shape}" transform="translate({x:.1f} {y:g})">{label}</polygon>'
 
 
 def _head(picture: Picture) -> tuple[str, int]:
@@ -219,10 +219,10 @@ def _dates(first: int, last: int, y: float, left: int = _LEFT) -> str:
 
 def _bar(bar: Bar, x: float, y: float, width: float, height: float) -> str:
     name = "flagged" if bar.look is Look.FLAGGED else "plain"
-    told = plain_text(bar.told or bar.label)
+    label = plain_text(bar.told or bar.label)
     return (
         f'<rect class="{name}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0):.1f}" rx="2">'
-        f"<title>{told}</title></rect>"
+        f"<title>{label}</title></rect>"
         if height
         else ""
     )

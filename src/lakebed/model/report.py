@@ -115,8 +115,8 @@ class TableReport(Shown):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", redacted(self.table))
-        told = tuple(replace(one, remedy=with_table(one.remedy, self.table)) for one in self.findings)
-        object.__setattr__(self, "findings", told)
+        findings = tuple(replace(one, remedy=with_table(one.remedy, self.table)) for one in self.findings)
+        object.__setattr__(self, "findings", findings)
 
     def _repr_html_(self) -> str:
         plot = self.plot()

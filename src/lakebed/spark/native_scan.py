@@ -268,9 +268,9 @@ class _Deleting:
             all_deleted.append(DeletedRows(key_of(file.name), file.rows, deleted) if len(deleted) else None)
             if len(deleted) and not file.tells_rows(names):
                 return ()
-        some = [deleted for deleted in all_deleted if deleted is not None]
-        keys, size = {deleted.key for deleted in some}, sum(deleted.size for deleted in some)
-        if len(keys) < len(some) or not keys.isdisjoint(self._keys) or size > self._left:
+        searched = [deleted for deleted in all_deleted if deleted is not None]
+        keys, size = {deleted.key for deleted in searched}, sum(deleted.size for deleted in searched)
+        if len(keys) < len(searched) or not keys.isdisjoint(self._keys) or size > self._left:
             return ()
         self._left -= size
         self._keys |= keys

@@ -31,8 +31,8 @@ def check_query(pipeline: Pipeline) -> tuple[str, ...]:
     The names of the columns that reach the sink, () where only Spark can tell. Raises PipelineFileError.
     """
     source = formats.open_table(pipeline.source, pipeline.source_options)
-    there = [*source.schema.names, "_row_kind"]
-    given = there if pipeline.sql is None else _given(pipeline, there)
+    source_columns = [*source.schema.names, "_row_kind"]
+    given = source_columns if pipeline.sql is None else _given(pipeline, source_columns)
     if given is None:
         return ()
     for key, names in (("primary_key", pipeline.primary_key), ("partition_by", pipeline.partition_by)):
@@ -84,10 +84,10 @@ def _given(pipeline: Pipeline, there: Sequence[str]) -> list[str] | None:
             tree, schema={_VIEW: dict.fromkeys(there, "unknown")}, dialect="spark", validate_qualify_columns=True
         )
     except OptimizeError as error:
-        found = _UNKNOWN.search(str(error))
-        if found is None:
+        match = _UNKNOWN.search(str(error))
+        if match is None:
             return None
-        name = found[1] or found[2]
+        name = match[1] or match[2]
         raise _mistake(pipeline, f"names the unknown column {name!r}", "", known_columns(name, there)) from error
     except SqlglotError:
         return None

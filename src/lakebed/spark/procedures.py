@@ -223,10 +223,10 @@ def _inspect(given: Given) -> Iterator[Row]:
 
 def _metadata(given: Given) -> Iterator[Row]:
     wire = pa.ipc.read_schema(pa.py_buffer(given.columns))
-    made = _system_table(given)
-    if made.schema.names != wire.names:
+    system_table = _system_table(given)
+    if system_table.schema.names != wire.names:
         raise RetryableError("the table's columns changed meanwhile", table=given.table, todo="Run the query again")
-    for batch in made.batches():
+    for batch in system_table.batches():
         for row in conform(batch, wire).to_pylist(maps_as_pydicts="strict"):
             yield [*row.values()]
 

@@ -321,8 +321,8 @@ def _named(writer: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(writer)
     def made(self: Table, *given: Any, **named: Any) -> Any:
-        made = writer(self, *given, **named)
-        made.of = (self.format, self.location)
-        return made
+        writes = writer(self, *given, **named)
+        writes.of = (self.format, self.location)
+        return writes
 
     return made

@@ -54,14 +54,14 @@ def pictures_of_timeline(instants: Iterable[ActiveInstant], blockers: Sequence[B
         time = clock_time(instant.time)
         if time is None:
             continue
-        told, state = f"{instant.kind} {instant.time}", State.DONE
+        label, state = f"{instant.kind} {instant.time}", State.DONE
         if not instant.done:
-            told, state = f"{told} ({instant.last.state})", State.PENDING
+            label, state = f"{label} ({instant.last.state})", State.PENDING
         elif instant.action == "savepoint":
             state = State.KEPT
         elif instant.time in held:
-            told, state = f"{told}: {held[instant.time]}", State.HELD
-        marks.append(Mark(_milliseconds(time), instant.action, state, told))
+            label, state = f"{label}: {held[instant.time]}", State.HELD
+        marks.append(Mark(_milliseconds(time), instant.action, state, label))
     return timeline("The active timeline", marks, [*dict.fromkeys(held.values())])
 
 

@@ -132,10 +132,10 @@ class TimestampPartitions:
         if not column.null_count:
             return texts(column)
         known = column.is_valid()
-        made = texts(column.drop_null())
+        paths = texts(column.drop_null())
         places = pc.cast(pc.cumulative_sum(known.cast(pa.int64())), pa.int64()).to_numpy() - 1
-        places = np.where(known.to_numpy(zero_copy_only=False), places, len(made))
-        return pa.concat_arrays([made, texts(self._of_null(column.type))]).take(from_numpy(places))
+        places = np.where(known.to_numpy(zero_copy_only=False), places, len(paths))
+        return pa.concat_arrays([paths, texts(self._of_null(column.type))]).take(from_numpy(places))
 
     def _of_null(self, kind: pa.DataType) -> pa.Array:
         """What stands for null: 1, or the first millisecond after 1970 began, as the first format writes it."""
@@ -207,5 +207,5 @@ def _longs(column: pa.Array) -> Int64s:
         return np.where(np.isnan(numbers), 0, np.clip(np.nan_to_num(numbers), -(2.0**63), 2.0**63 - 1024)).astype(
             np.int64
         )
-    found: Int64s = column.cast(pa.int64()).to_numpy()
-    return found
+    longs: Int64s = column.cast(pa.int64()).to_numpy()
+    return longs

@@ -39,10 +39,10 @@ class IcebergCatalog(Catalog):
         """The names of a namespace's tables, sorted, without those of inner ones."""
         namespace = _levels(database)
         with asking(self.name, namespace), _missing(self.name, database):
-            found = sorted(str(identifier[-1]) for identifier in self._client.list_tables(namespace))
-            if not found:  # as a metastore of Hive's answers for a namespace that is not there
+            names = sorted(str(identifier[-1]) for identifier in self._client.list_tables(namespace))
+            if not names:  # as a metastore of Hive's answers for a namespace that is not there
                 self._client.load_namespace_properties(namespace)
-            return found
+            return names
 
     def create_database(self, name: str) -> None:
         """Create a namespace, unless there is one of that name. Its outer ones must be there where the catalog asks
@@ -104,8 +104,8 @@ def _levels(database: str) -> tuple[str, ...]:
 
 
 def _inner(catalog: Client, outer: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for found in catalog.list_namespaces(outer):
-        namespace = found if found[: len(outer)] == outer else (*outer, *found)
+    for inner in catalog.list_namespaces(outer):
+        namespace = inner if inner[: len(outer)] == outer else (*outer, *inner)
         if len(namespace) > len(outer):
             yield namespace
             yield from _inner(catalog, namespace)

@@ -244,25 +244,25 @@ class _Report:
 
     def statistics(self) -> None:
         """The distinct values that statistics files count, and how old they are. Without such files nothing is said."""
-        found = statistics_report(self._metadata, self._metadata.head(self.branch))
-        if found.commits is None and found.partition_commits is None:
+        report = statistics_report(self._metadata, self._metadata.head(self.branch))
+        if report.commits is None and report.partition_commits is None:
             return
         self.figures["statistics"] = {
-            "commits since columns were counted": found.commits,
-            "commits since partitions were summed up": found.partition_commits,
+            "commits since columns were counted": report.commits,
+            "commits since partitions were summed up": report.partition_commits,
         }
-        if found.distinct:
-            self.figures["distinct values"] = dict(found.distinct)
-        if found.stale or found.unreadable:
+        if report.distinct:
+            self.figures["distinct values"] = dict(report.distinct)
+        if report.stale or report.unreadable:
             self._attention(
-                "the statistics of columns are old" if found.stale else "the statistics of columns are damaged",
-                found.stale or found.unreadable,
+                "the statistics of columns are old" if report.stale else "the statistics of columns are damaged",
+                report.stale or report.unreadable,
                 "Run table.compute_table_stats()",
                 "compute_table_stats",
             )
-        if found.partition_commits:
+        if report.partition_commits:
             self._attention(
-                f"the statistics of partitions are {counted(found.partition_commits, 'commit')} old",
+                f"the statistics of partitions are {counted(report.partition_commits, 'commit')} old",
                 "planners of other engines read manifests instead",
                 "Run table.compute_partition_stats(), which reads what changed since",
                 "compute_partition_stats",

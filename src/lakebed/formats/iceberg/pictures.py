@@ -18,14 +18,14 @@ def pictures_of_files(
     """The pictures of the live data files and delete files. Files of fewer than `least` bytes are small."""
     committed = {snapshot.sequence_number: snapshot.timestamp_ms for snapshot in metadata.snapshots.values()}
     ages = ((now - committed.get(number, 0), records) for number, records in deletes.records_by_sequence.items())
-    found = (
+    pictures = (
         file_sizes(data.exponents, target, least, "data files"),
         largest("Partitions by size", data.bytes_by_place, data.files_by_place, "partitions"),
         by_age(
             "Deletes by age", "rows of delete files that reads still apply; a rewrite removes them", Unit.ROWS, ages
         ),
     )
-    return [picture for picture in found if picture is not None]
+    return [picture for picture in pictures if picture is not None]
 
 
 def pictures_of_snapshots(metadata: TableMetadata, branch: str, blockers: Sequence[Blocker]) -> list[Picture]:
@@ -40,16 +40,16 @@ def pictures_of_snapshots(metadata: TableMetadata, branch: str, blockers: Sequen
     held = {blocker.instant: blocker.reason for blocker in blockers}
     marks = []
     for snapshot in metadata.snapshots.values():
-        told, state = f"{snapshot.operation or 'append'} {snapshot.snapshot_id}", State.DONE
+        label, state = f"{snapshot.operation or 'append'} {snapshot.snapshot_id}", State.DONE
         if str(snapshot.snapshot_id) in held:
-            told, state = f"{told}: {held[str(snapshot.snapshot_id)]}", State.HELD
+            label, state = f"{label}: {held[str(snapshot.snapshot_id)]}", State.HELD
         elif snapshot.snapshot_id in named:
-            told, state = f"{told}: {', '.join(named[snapshot.snapshot_id])}", State.KEPT
+            label, state = f"{label}: {', '.join(named[snapshot.snapshot_id])}", State.KEPT
         elif snapshot.snapshot_id not in published:
-            told, state = f"{told}: in no branch", State.PENDING
-        marks.append(Mark(snapshot.timestamp_ms, snapshot.operation or "append", state, told))
-    found = (timeline("Snapshots", marks, [*dict.fromkeys(held.values())]), _growth(line))
-    return [picture for picture in found if picture is not None]
+            label, state = f"{label}: in no branch", State.PENDING
+        marks.append(Mark(snapshot.timestamp_ms, snapshot.operation or "append", state, label))
+    pictures = (timeline("Snapshots", marks, [*dict.fromkeys(held.values())]), _growth(line))
+    return [picture for picture in pictures if picture is not None]
 
 
 def _growth(line: Sequence[Snapshot]) -> Picture | None:

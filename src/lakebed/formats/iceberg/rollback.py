@@ -67,8 +67,8 @@ def _target(metadata: TableMetadata, line: list[int], to: Position, branch: str,
     if isinstance(text, str) and not text.startswith(("tag:", "branch:")) and not text.isdigit():
         millis = milliseconds(text, metadata.location)
         snapshots = (metadata.snapshots[id] for id in line)
-        found = next((snapshot for snapshot in snapshots if snapshot.timestamp_ms <= millis), None)
-        if found is None:
+        newest = next((snapshot for snapshot in snapshots if snapshot.timestamp_ms <= millis), None)
+        if newest is None:
             oldest = iso_time(metadata.snapshots[line[-1]].timestamp_ms) if line else ""
             raise NotInHistoryError(
                 f"no snapshot of branch {branch!r} is that old",
@@ -76,7 +76,7 @@ def _target(metadata: TableMetadata, line: list[int], to: Position, branch: str,
                 instant=text,
                 todo=f"The oldest is {oldest}" if line else "The branch has no snapshot",
             )
-        return found
+        return newest
     target = snapshot_at(metadata, text, branch)
     if target is None:
         raise NotInHistoryError(f"there is no snapshot at {text}", table=metadata.location, todo="Name another one")

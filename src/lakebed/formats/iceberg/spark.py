@@ -19,8 +19,8 @@ def _stream(table: IcebergTable, request: SourceRequest) -> StreamReader:
 
 def _audited(table: IcebergTable, setting: Setting) -> dict[str, str]:
     """A session's `spark.wap.id` and `spark.wap.branch`, for a table that has write.wap.enabled."""
-    found = {option.key: setting(f"spark.{option.key}") for option in (WAP_ID, opt.WAP_BRANCH)}
-    given = {key: text for key, text in found.items() if text}
+    settings = {option.key: setting(f"spark.{option.key}") for option in (WAP_ID, opt.WAP_BRANCH)}
+    given = {key: text for key, text in settings.items() if text}
     if not given or not opt.properties(table.table_metadata.properties, table.options)[opt.WAP_ENABLED]:
         return {}
     return given

@@ -182,8 +182,8 @@ class Branches:
         """The numbered files of a branch's folder. One that goes meanwhile is left out."""
         folder = f"{branch_prefix(branch)}{kind}"
         ids = [number for number in numbered(self.history.store.list(folder).names, kind) if wanted(number)]
-        found = self._read_together([f"{folder}/{kind}-{number}" for number in ids])
-        return {number: data for number, data in zip(ids, found, strict=True) if data is not None}
+        contents = self._read_together([f"{folder}/{kind}-{number}" for number in ids])
+        return {number: data for number, data in zip(ids, contents, strict=True) if data is not None}
 
     def _hint_before(self, replaced: Sequence[int]) -> None:
         """Make the hint LATEST name a snapshot that stays, before later ones go."""

@@ -340,8 +340,8 @@ def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterat
     paths = [bucket_folder(folders.of_row(partition), number) for partition, number in grouped]
     listings = folders.store.list_many(paths)
     for (_, number), entries, path, listing in zip(grouped, grouped.values(), paths, listings, strict=True):
-        there = set(listing.names)
-        missing = tuple(entry.file.file_name for entry in entries if entry.file.file_name not in there)
+        names = set(listing.names)
+        missing = tuple(entry.file.file_name for entry in entries if entry.file.file_name not in names)
         yield Bucket(path, number, tuple(entries), missing)
 
 

@@ -212,7 +212,7 @@ def data_manifests_and_index_files(
         *manifest_list_from_bytes(in_base, manifest_path(base.name)),
         *manifest_list_from_bytes(in_delta, manifest_path(delta.name)),
     ]
-    return metas, [entry for found in indexes for entry in _added(store, *found)]
+    return metas, [entry for index in indexes for entry in _added(store, *index)]
 
 
 def checked_live(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> Sequence[ManifestEntry]:
@@ -236,9 +236,9 @@ def index_files(store: Store, snapshot: Snapshot | None) -> list[IndexManifestEn
 def index_files_of(store: Store, snapshots: Sequence[Snapshot]) -> Iterator[list[IndexManifestEntry]]:
     """The index files of each snapshot, whose index manifests are read together."""
     names = [_index_manifests(snapshot) for snapshot in snapshots]
-    found = _read(store, [file for of_snapshot in names for file in of_snapshot])
+    contents = _read(store, [file for of_snapshot in names for file in of_snapshot])
     for of_snapshot in names:
-        yield _added(store, *next(found)) if of_snapshot else []
+        yield _added(store, *next(contents)) if of_snapshot else []
 
 
 def _index_manifests(snapshot: Snapshot) -> list[MetadataFile]:

@@ -41,8 +41,8 @@ class SnapshotPictures:
 
     def __call__(self) -> tuple[Picture, ...]:
         """The pictures of those snapshots that are there then."""
-        found = self.history.find_many(_spread(self.ids))
-        snapshots = [snapshot for snapshot in found if snapshot is not None]
+        drawn = self.history.find_many(_spread(self.ids))
+        snapshots = [snapshot for snapshot in drawn if snapshot is not None]
         return tuple(filter(None, pictures_of_snapshots(snapshots, self.held)))
 
 
@@ -51,10 +51,10 @@ def pictures_of_snapshots(snapshots: Sequence[Snapshot], held: Mapping[int, str]
     marks = []
     for snapshot in snapshots:
         lane = str(snapshot.commit_kind).lower()
-        told, state = f"{lane} {snapshot.id}", State.DONE
+        label, state = f"{lane} {snapshot.id}", State.DONE
         if snapshot.id in held:
-            told, state = f"{told}: {held[snapshot.id]}", State.HELD
-        marks.append(Mark(snapshot.time_millis, lane, state, told))
+            label, state = f"{label}: {held[snapshot.id]}", State.HELD
+        marks.append(Mark(snapshot.time_millis, lane, state, label))
     yield timeline("Snapshots", marks, [*dict.fromkeys(held.values())])
     points = [(snapshot.time_millis, snapshot.total_record_count) for snapshot in snapshots]
     yield growth("Rows in the table's files", "before they are merged, as its snapshots say", Unit.ROWS, points)

@@ -98,22 +98,22 @@ class PaimonRollback:
         """Make `target` the newest snapshot. The notes say what stays."""
         store, branch = self.history.store, self.history.branch
         journal = write_journal(store, branch, (), files)
-        made = self.history.find(target.id) is None
-        if made:
+        is_missing = self.history.find(target.id) is None
+        if is_missing:
             self._make(target, journal)
         tags = [tag_path(branch, name) for name in later.tags]
         contents = dict(zip(tags, store.read_many(tags), strict=True))
-        there = self.history.snapshot_ids()
-        if newer := self._newer_than(max((snapshot.id for snapshot in later.snapshots), default=target.id), there):
-            self._put_back({}, target if made else None, journal)
+        ids = self.history.snapshot_ids()
+        if newer := self._newer_than(max((snapshot.id for snapshot in later.snapshots), default=target.id), ids):
+            self._put_back({}, target if is_missing else None, journal)
             raise self._conflict(newer)
-        ours = [snapshot for snapshot in later.snapshots if snapshot.id in there]
+        ours = [snapshot for snapshot in later.snapshots if snapshot.id in ids]
         contents |= {snapshot_path(branch, snapshot.id): snapshot_to_json(snapshot) for snapshot in ours}
         store.delete_many(tags)
         write_hints(store, branch, target.id, first=False)
         store.delete_in_order(snapshot_path(branch, snapshot.id) for snapshot in later.snapshots)
         if rival := self._newer_than(target.id, self.history.snapshot_ids()) or self._expiry_of(target):
-            self._put_back(contents, target if made else None, journal)
+            self._put_back(contents, target if is_missing else None, journal)
             raise self._conflict(rival)
         self.history.committed(target)
 
@@ -147,8 +147,8 @@ class PaimonRollback:
     def _expiry_of(self, target: Snapshot) -> str:
         """Why the rollback gives way: an expiry that deletes the snapshot that stays. "" where there is none."""
         is_going = snapshot_path(self.history.branch, target.id) in expiring(self.history)
-        there = None if is_going else self.history.find(target.id)
-        return "" if target.is_at(there) else f"an expiry deletes snapshot {target.id}"
+        snapshot = None if is_going else self.history.find(target.id)
+        return "" if target.is_at(snapshot) else f"an expiry deletes snapshot {target.id}"
 
     def _put_back(self, contents: Mapping[str, bytes], made: Snapshot | None, journal: str) -> None:
         """Undo what was done: snapshots come back, the oldest first, and then tags. `made` goes, the snapshot that was

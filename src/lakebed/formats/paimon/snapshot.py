@@ -258,7 +258,7 @@ class History:
         for snapshot_id, snapshot in self._files.in_waves(range(newest.id - 1, until, -1)):
             if snapshot is None:  # it expired, and only a listing shows whether older ones exist
                 older = [number for number in self.snapshot_ids() if until < number < snapshot_id]
-                yield from (found for _, found in self._files.in_waves(older[::-1]) if found is not None)
+                yield from (each for _, each in self._files.in_waves(older[::-1]) if each is not None)
                 return
             yield snapshot
 

@@ -235,8 +235,8 @@ def lock_folder() -> str:
     folder = os.path.join(tempfile.gettempdir(), f"lakebed-turns-{user}")
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
         raise PermissionError(folder)
     return folder
 

@@ -154,8 +154,8 @@ def _static(access: Any, secret: Any, token: Any) -> Callable[[], Any]:
 
 def _both(bucket: str, access: Any, secret: Any, access_name: str, secret_name: str) -> None:
     if not access or not secret:
-        there, missing = (access_name, secret_name) if access else (secret_name, access_name)
-        raise UsageError(f"half of the keys for s3://{bucket} is missing", why=f"{there} is set, {missing} is not")
+        given, missing = (access_name, secret_name) if access else (secret_name, access_name)
+        raise UsageError(f"half of the keys for s3://{bucket} is missing", why=f"{given} is set, {missing} is not")
 
 
 def _given(settings: Mapping[str, Any], name: str) -> Any:

@@ -344,8 +344,8 @@ class RemoteStore(Store):
         return super().undeleted(paths)  # one by one: some stores have no bulk deletes, and others stop at an error
 
     def _not_written(self, path: str, refusal: Exception) -> NotWrittenError:
-        said = self._failed("write", path, refusal)
-        return NotWrittenError(said.what, table=said.table, file=path, why=said.why, todo=said.todo)
+        error = self._failed("write", path, refusal)
+        return NotWrittenError(error.what, table=error.table, file=path, why=error.why, todo=error.todo)
 
     def _missing(self, path: str) -> FileNotFoundError:
         return FileNotFoundError(f"there is no file {self._location}/{path}")

@@ -66,12 +66,12 @@ def _read(texts: pa.StringArray, tokens: tuple[Token, ...]) -> tuple[Bools, Loca
     if len({field.letter for field in fields.values()}) < len(fields):
         raise UnsupportedError("lakebed does not read a date pattern that has a field twice")
     expression = "".join(_expression(tokens, place) for place in range(len(tokens)))
-    found = pc.extract_regex(texts, f"(?s)^(?P<all>{expression})$")
-    fits: Bools = found.is_valid().to_numpy(zero_copy_only=False)
-    found = found.filter(from_numpy(fits))
-    values = {field.letter: _values(field, pc.struct_field(found, name)) for name, field in fields.items()}
-    times, possible = _times(values, len(found))
-    _check(found, possible)
+    groups = pc.extract_regex(texts, f"(?s)^(?P<all>{expression})$")
+    fits: Bools = groups.is_valid().to_numpy(zero_copy_only=False)
+    groups = groups.filter(from_numpy(fits))
+    values = {field.letter: _values(field, pc.struct_field(groups, name)) for name, field in fields.items()}
+    times, possible = _times(values, len(groups))
+    _check(groups, possible)
     return fits, times
 
 

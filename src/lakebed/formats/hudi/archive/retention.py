@@ -143,8 +143,8 @@ def _all_times(store: Store, folder: str, files: Sequence[LsmFile]) -> Sequence[
 
     def times(file: LsmFile) -> list[str]:
         with opened(store, folder, file) as source:
-            found: list[str] = read_instants(source)["instantTime"].to_pylist()
-        return found
+            instants: list[str] = read_instants(source)["instantTime"].to_pylist()
+        return instants
 
     return store.together(times, files)
 

@@ -35,7 +35,7 @@ def framed_rows(batch: pa.RecordBatch, schema: str) -> bytes:
 @functools.lru_cache(64)
 def _names(schema: str) -> Mapping[str, Node]:
     """The named types of a schema, by their full names and, for references from the same namespace, by their names."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
 
     def look(node: Node, space: str) -> None:
         if isinstance(node, list):
@@ -46,15 +46,15 @@ def _names(schema: str) -> Mapping[str, Node]:
         if "name" in node and node.get("type") in ("record", "error", "fixed", "enum"):
             space = node.get("namespace") or space
             named = {**node, "namespace": space}
-            found.setdefault(node["name"], named)
-            found[node["name"] if "." in node["name"] else f"{space}.{node['name']}"] = named
+            nodes.setdefault(node["name"], named)
+            nodes[node["name"] if "." in node["name"] else f"{space}.{node['name']}"] = named
         for key in ("type", "items", "values"):
             look(node.get(key), space)
         for field in node.get("fields", ()):
             look(field["type"], space)
 
     look(parsed_json(schema), "")
-    return found
+    return nodes
 
 
 @dataclass(frozen=True, slots=True)

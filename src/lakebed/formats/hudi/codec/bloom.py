@@ -76,11 +76,11 @@ class BloomFilter:
 
     def may_have(self, keys: pa.StringArray) -> Bools:
         """Which keys may be in the filter; false is certain."""
-        found = np.zeros(len(keys), bool)
+        may = np.zeros(len(keys), bool)
         for rows, places in _places(keys, self.hashes, self.bits):
             for part in self.parts:
-                found[rows] |= ((part[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0)
-        return found
+                may[rows] |= ((part[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0)
+        return may
 
 
 class FilterBuilder:
@@ -95,14 +95,14 @@ class FilterBuilder:
     @classmethod
     def resumed(cls, settings: FilterSettings, text: bytes, kind: str) -> FilterBuilder | None:
         """A builder that holds what a filter has, None for a filter that was made another way."""
-        found = parse_filter(text, kind)
-        if kind != settings.kind or (found.hashes, found.bits) != (settings.hashes, settings.bits):
+        bloom_filter = parse_filter(text, kind)
+        if kind != settings.kind or (bloom_filter.hashes, bloom_filter.bits) != (settings.hashes, settings.bits):
             return None
-        entries, held = found.fill
+        entries, held = bloom_filter.fill
         if settings.kind is FilterType.DYNAMIC and entries != settings.entries:
             return None
         builder = cls(settings)
-        builder._parts = [np.unpackbits(part, bitorder="little").view(np.bool_) for part in found.parts]
+        builder._parts = [np.unpackbits(part, bitorder="little").view(np.bool_) for part in bloom_filter.parts]
         builder._held = held
         return builder
 
@@ -180,8 +180,8 @@ def _places(keys: pa.StringArray, hashes: int, bits: int) -> Iterator[tuple[np.n
         length = int(lengths[0])
         matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), length)
         for start in range(0, len(keys), _ROWS):
-            some = matrix[start : start + _ROWS]
-            yield np.arange(start, start + len(some)), _rounds(*_words(some), length, room[:, : len(some)], bits)
+            block = matrix[start : start + _ROWS]
+            yield np.arange(start, start + len(block)), _rounds(*_words(block), length, room[:, : len(block)], bits)
         return
     for length in np.unique(lengths):
         alike = np.flatnonzero(lengths == length)

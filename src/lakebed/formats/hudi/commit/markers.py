@@ -42,16 +42,16 @@ def marked_files(store: Store, instant: str) -> set[str] | None:
     """The paths of the files that an instant's markers name, None where it has no markers."""
     folder = marker_folder(instant)
     names: list[str] = []
-    found = False
+    has_markers = False
     for info in store.walk(folder):
-        found = True
+        has_markers = True
         name = info.path.removeprefix(f"{folder}/")
         if name.startswith("MARKERS") and "/" not in name:
             if name != "MARKERS.type":
                 names += store.read(info.path).decode().splitlines()
         else:
             names.append(name)
-    return {name.rpartition(_MARKER)[0] for name in names if _MARKER in name} if found else None
+    return {name.rpartition(_MARKER)[0] for name in names if _MARKER in name} if has_markers else None
 
 
 def remove_markers(store: Store, instant: str) -> None:

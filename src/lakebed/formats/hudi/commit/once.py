@@ -119,8 +119,8 @@ def _archived_identifiers(archived: ArchivedTimeline, user: str) -> Iterator[int
         part = newest[max(0, end - _TOGETHER) : end]
         before = positions[: len(positions) - len(newest) + max(0, end - _TOGETHER)]
         low = before[-1] if before else ""
-        found = archived.commits(low, part[-1])
-        yield from reversed(_identifiers((each.commit for each in found), user))
+        commits = archived.commits(low, part[-1])
+        yield from reversed(_identifiers((each.commit for each in commits), user))
 
 
 def _identifiers(commits: Iterable[CommitMetadata], user: str) -> list[int]:

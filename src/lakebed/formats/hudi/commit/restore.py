@@ -173,7 +173,7 @@ def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: R
         rollbacks=rollbacks,
         restore_instant_info=plan.instants_to_rollback,
     )
-    undone = [each for found in rollbacks.values() for each in found if each is not None]
+    undone = [each for steps in rollbacks.values() for each in steps if each is not None]
     update(context, restore.time, change_of(ACTION, undone))
     with held.going_on() as still:
         now = context.timeline()

@@ -144,23 +144,23 @@ def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
         log = parse_log_name(name)
         base = parse_base_name(name)
         location = context.location_of(path)
-        found = log or base
+        parsed = log or base
         # Releases before 0.15 name the marker of an append like a base file of the slice that it appends to.
         appends = (log is not None and not log[1].cdc) or (base is not None and base[1].instant != entry.time)
-        if found is not None and appends and not context.config.completion_times:
+        if parsed is not None and appends and not context.config.completion_times:
             requests.append(
                 RollbackRequest(
                     partition_path=partition,
-                    file_id=found[0],
-                    latest_base_instant=found[1].instant,
+                    file_id=parsed[0],
+                    latest_base_instant=parsed[1].instant,
                     log_blocks_to_be_deleted={location: 1},
                 )
             )
-        elif found is not None:
+        elif parsed is not None:
             requests.append(
                 RollbackRequest(
                     partition_path=partition,
-                    file_id=found[0],
+                    file_id=parsed[0],
                     latest_base_instant=entry.time,
                     files_to_be_deleted=(location,),
                 )

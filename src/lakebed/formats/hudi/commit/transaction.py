@@ -99,7 +99,7 @@ class Transaction:
         Restores that were cut off are carried on first. Where failed writes are taken back eagerly, that is done
         too, and so are rollbacks that were cut off. A table that has no metadata table gets one.
         """
-        found = walked(context) if needs_building(context) else None
+        walk = walked(context) if needs_building(context) else None
         rules = context.concurrency
         heartbeat = Heartbeat(context.store, rules.beat)
         with heartbeat.stopped_by_failure(), context.locked(chooses=True) as held:
@@ -107,8 +107,8 @@ class Transaction:
             if rules.failed_writes is FailedWrites.EAGER:
                 rolled_back = roll_back_failed(context, timeline, held)
                 timeline = context.timeline() if rolled_back or cut_off_rollbacks(timeline) else timeline
-            if found is not None:
-                context.config = build_from(context, timeline, *found, held)
+            if walk is not None:
+                context.config = build_from(context, timeline, *walk, held)
             instant = instant or new_instant(context.config, timeline)
             held()
             heartbeat.start(instant)

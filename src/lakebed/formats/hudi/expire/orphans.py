@@ -40,12 +40,12 @@ def remove_orphans(state: TableState, options: Options, dry_run: bool) -> Expire
     if undoing is not None:
         why = f"{undoing.action} {undoing.time} was cut off: lakebed.expire.what = failed-writes carries it on"
         return ExpireResult((), (), (Skipped("all files", why),), dry_run)
-    found = [*orphan_files(state), *_staged_rows(store), *_marks(state), *_outcomes(state)]
+    orphans = [*orphan_files(state), *_staged_rows(store), *_marks(state), *_outcomes(state)]
     age = options[ORPHANS_AGE]
-    old = {*older_than(store, found, certain_now(store, LEASES) - age / 1000)} if found else set()
+    old = {*older_than(store, orphans, certain_now(store, LEASES) - age / 1000)} if orphans else set()
     why = f"it is younger than {counted(age / 3_600_000, 'hour')} ({ORPHANS_AGE.key})"
-    kept = tuple(Skipped(path, why) for path in found if path not in old)
-    going = tuple(path for path in found if path in old)
+    kept = tuple(Skipped(path, why) for path in orphans if path not in old)
+    going = tuple(path for path in orphans if path in old)
     if not dry_run:
         store.delete_many(going)
     return ExpireResult((), going, kept, dry_run)

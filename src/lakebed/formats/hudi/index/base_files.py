@@ -139,13 +139,13 @@ class OpenBaseFiles:
                 return candidates
             subset = keys.take(from_numpy(candidates)).dictionary_encode()  # a write may bring a key more than once
             distinct = subset.dictionary
-            found = np.zeros(len(distinct), bool)
+            is_in_file = np.zeros(len(distinct), bool)
             groups = _groups_with(file, distinct)
             wanted = [*self.stored.columns]
             for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=wanted, use_threads=False):
                 places = to_numpy(pc.index_in(self.stored.keys(batch), value_set=distinct).drop_null())
-                found[places] = True
-            hits: Int64s = candidates[found[to_numpy(subset.indices)]]
+                is_in_file[places] = True
+            hits: Int64s = candidates[is_in_file[to_numpy(subset.indices)]]
             return hits
 
 

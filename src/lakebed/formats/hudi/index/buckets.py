@@ -99,9 +99,9 @@ def by_bucket(
 ) -> Mapping[str, Mapping[int, FileSlice]]:
     """The slices of each partition by bucket. UsageError for a file group that is none of its partition's buckets, and
     for two of one bucket."""
-    found: dict[str, dict[int, FileSlice]] = {}
+    slices_by_bucket: dict[str, dict[int, FileSlice]] = {}
     for partition, of_partition in slices.items():
-        numbered = found[partition] = {}
+        numbered = slices_by_bucket[partition] = {}
         buckets = rules.count(partition)
         for file_slice in of_partition:
             text = file_slice.file_id[:8]
@@ -117,7 +117,7 @@ def by_bucket(
                     todo="Find the commit that wrote the second one, and take it back",
                 )
             numbered[number] = file_slice
-    return found
+    return slices_by_bucket
 
 
 def not_its_index(table: str, why: str) -> UsageError:

@@ -79,10 +79,10 @@ def build_again(context: WriteContext, state_of: Callable[[], TableState], named
     context.config = load_config(context.store)
     if FILES not in named or not context.options[METADATA_ENABLE]:
         return ()
-    found = walked(context) if needs_building(context) else None
-    if found is not None:
+    walk = walked(context) if needs_building(context) else None
+    if walk is not None:
         with context.locked(chooses=True) as held:
-            context.config = build_from(context, context.timeline(), *found, held)
+            context.config = build_from(context, context.timeline(), *walk, held)
     parts = partitions_of(context.config, PARTITIONS)
     notes = _build(context, state_of, [part for part in named if part in _ENABLING and part not in parts])
     parts = partitions_of(context.config, PARTITIONS)

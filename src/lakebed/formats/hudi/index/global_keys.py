@@ -54,11 +54,11 @@ class GlobalIndex:
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row, with a delete added for each row that moves away from one."""
         placed = _Placed.none(rows)
-        found = list(self.find(one_chunk(rows.column(RECORD_KEY))))
+        slices_of_keys = list(self.find(one_chunk(rows.column(RECORD_KEY))))
         slices_with = np.zeros(len(rows), np.int64)
-        for _, places in found:
+        for _, places in slices_of_keys:
             slices_with[places] += 1
-        for file_slice, places in found:
+        for file_slice, places in slices_of_keys:
             other = placed.names_other(file_slice, places)
             if self.moves:
                 doubtful = (other & placed.changed[places]) | (not self.certain)

@@ -113,8 +113,8 @@ def _plain(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _has(texts: pa.StringArray, part: str) -> Bools:
-    found: Bools = to_numpy(pc.match_substring(texts, part))
-    return found
+    matches: Bools = to_numpy(pc.match_substring(texts, part))
+    return matches
 
 
 def _literal(name: str) -> str:

@@ -45,10 +45,10 @@ class KeysInLogs:
 
     def find(self, file_slice: FileSlice, keys: pa.StringArray) -> Int64s:
         """The places of those keys that have a row in the logs of a slice, when these are merged by themselves."""
-        found = np.zeros(len(keys), bool)
+        is_in_log = np.zeros(len(keys), bool)
         for batch in self.reader.open(SlicePaths.of(file_slice).without_base(), self.stored.columns).rows():
-            found |= to_numpy(pc.is_in(keys, value_set=self.stored.keys(batch)))
-        return np.flatnonzero(found)
+            is_in_log |= to_numpy(pc.is_in(keys, value_set=self.stored.keys(batch)))
+        return np.flatnonzero(is_in_log)
 
 
 def keys_in_logs(

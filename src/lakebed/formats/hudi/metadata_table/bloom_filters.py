@@ -52,7 +52,7 @@ class BloomFilters:
         """
         keys = pa.array([_key(each) for each in files], pa.binary())
         of_file = file_groups_of(keys.cast(pa.string()), len(self.groups))
-        found: list[BloomFilter | None] = [None] * len(files)
+        filters: list[BloomFilter | None] = [None] * len(files)
         for number in np.unique(of_file).tolist():
             places = np.flatnonzero(of_file == number)
             wanted = keys.take(from_numpy(places))
@@ -61,8 +61,8 @@ class BloomFilters:
                 mine = entries.only(pc.is_in(entries.keys, value_set=wanted))
                 at = pc.index_in(mine.keys, value_set=wanted).to_numpy(zero_copy_only=False)
                 for place, bloom in zip(places[at].tolist(), _filters(mine), strict=True):
-                    found[place] = bloom
-        return found
+                    filters[place] = bloom
+        return filters
 
     def _read(self, number: int) -> list[Image]:
         if number not in self._images:

@@ -37,8 +37,8 @@ def read_definitions(store: Store, config: TableConfig) -> dict[str, Any]:
 
 def definition_of(store: Store, config: TableConfig, index: str) -> Mapping[str, Any]:
     """What the table's index definitions say of an index, {} where they say nothing."""
-    found: Mapping[str, Any] = (read_definitions(store, config).get(_ALL) or {}).get(index) or {}
-    return found
+    definition: Mapping[str, Any] = (read_definitions(store, config).get(_ALL) or {}).get(index) or {}
+    return definition
 
 
 def forget_definitions(store: Store, config: TableConfig, indexes: Collection[str]) -> None:

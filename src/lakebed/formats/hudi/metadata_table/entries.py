@@ -58,8 +58,8 @@ def entries_in(
         if image.hfile is None:
             yield Entries(_deleted(image), None)
         else:
-            found = image.hfile.scan() if prefixes is None else image.hfile.starting(prefixes)
-            yield Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
+            entries = image.hfile.scan() if prefixes is None else image.hfile.starting(prefixes)
+            yield Entries(one_chunk(entries["key"]), one_chunk(entries["value"]), image.schema)
 
 
 def keyed_entries(table: MetadataTable, file_slice: FileSlice, keys: Sequence[bytes]) -> Iterator[Entries]:
@@ -72,16 +72,16 @@ def entries_around(image: Image, keys: Sequence[bytes]) -> Entries:
     """The records of an image with these keys, and others beside them."""
     if image.hfile is None:
         return Entries(_deleted(image), None)
-    found = image.hfile.around(keys)
-    return Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
+    entries = image.hfile.around(keys)
+    return Entries(one_chunk(entries["key"]), one_chunk(entries["value"]), image.schema)
 
 
 def entries_of_image(image: Image) -> Entries:
     """All records of an image."""
     if image.hfile is None:
         return Entries(_deleted(image), None)
-    found = image.hfile.scan()
-    return Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
+    entries = image.hfile.scan()
+    return Entries(one_chunk(entries["key"]), one_chunk(entries["value"]), image.schema)
 
 
 def _deleted(image: Image) -> pa.Array:

@@ -64,13 +64,13 @@ def spread(
     gone = pc.unique(gone).sort()
     of_key = file_groups_of(keys.cast(pa.string()), len(ids))
     of_gone = file_groups_of(gone.cast(pa.string()), len(ids))
-    found = []
+    groups = []
     for number, file_id in enumerate(ids):
         mine, lost = pa.array(of_key == number), pa.array(of_gone == number)
         records = GroupRecords(part, file_id, keys.filter(mine), values.filter(mine), gone.filter(lost))
         if len(records.keys) or len(records.deleted):
-            found.append(records)
-    return found
+            groups.append(records)
+    return groups
 
 
 def last_of_each(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:

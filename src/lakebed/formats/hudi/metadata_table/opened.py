@@ -169,8 +169,8 @@ def _written(blocks: Sequence[LogBlock]) -> list[LogBlock]:
     """The blocks as delta commits wrote them. A log compaction leaves those that it merges where they are, and they
     say more: which of them was taken back since, and of two records of a file which came first. Its own block counts
     where one of them is gone."""
-    there = {block.instant_time for block in blocks}
-    alone = {block.instant_time for block in blocks if not there.issuperset(block.compacted_instants)}
+    instants = {block.instant_time for block in blocks}
+    alone = {block.instant_time for block in blocks if not instants.issuperset(block.compacted_instants)}
     merged = {i for block in blocks if block.instant_time in alone for i in block.compacted_instants}
     merged |= {block.instant_time for block in blocks if block.compacted_instants} - alone
     return [block for block in blocks if block.instant_time not in merged]

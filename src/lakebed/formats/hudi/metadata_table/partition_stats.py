@@ -57,9 +57,9 @@ def partition_stats_of(target: Target, instant: str, change: MetadataChange) -> 
     encoder = RangeEncoder(target.described.version, str(definition.get("version", "V1")) == "V2", change.schema)
     known = known_statistics(target, columns, touched)
     for file in change.written:
-        made = encoder.records(file, columns)
+        records = encoder.records(file, columns)
         prefix = partition_hash(file.partition) + file_hash(file.name)
-        known.update({hash_of(name) + prefix: record for name, record in made.items()})
+        known.update({hash_of(name) + prefix: record for name, record in records.items()})
     live = _live_names(target, instant, change, touched)
     return partition_records(
         encoder, target.described.version, groups_of(target, PARTITION_STATS), columns, live, known
@@ -102,17 +102,17 @@ def known_statistics(target: Target, columns: Sequence[str], partitions: Sequenc
     """The newest records of files in some partitions, and perhaps in others, by key."""
     prefixes = [hash_of(column) + partition_hash(path) for column in columns for path in partitions]
     wanted = pa.array(prefixes, pa.binary())
-    found: dict[bytes, Record] = {}
+    records: dict[bytes, Record] = {}
     for entries in entries_of(target.reader, COLUMN_STATS, prefixes):
         heads = pc.binary_slice(entries.keys, 0, len(prefixes[0]))
         mine = entries.only(pc.is_in(heads, value_set=wanted))
         if mine.values is None:
             for key in mine.keys.to_pylist():
-                found.pop(key, None)
+                records.pop(key, None)
             continue
         for key, record in zip(mine.keys.to_pylist(), decode_records(mine.schema, mine.values), strict=True):
-            found[key] = record[_KIND]
-    return {key: record for key, record in found.items() if not record["isDeleted"]}
+            records[key] = record[_KIND]
+    return {key: record for key, record in records.items() if not record["isDeleted"]}
 
 
 def _record(
@@ -144,10 +144,12 @@ def _record(
             most.append(_value(each, "maxValue", kind))
     ends = min(least, default=None), max(most, default=None)
     strange = any(value != value for value in (*least, *most))
-    made = None if strange else encoder.record(partition, ColumnRange(column, *ends, nulls, values, size, uncompressed))
-    if made is None:
+    record = (
+        None if strange else encoder.record(partition, ColumnRange(column, *ends, nulls, values, size, uncompressed))
+    )
+    if record is None:
         raise NotKeptError(f"the range of {column} cannot be told")
-    return {**made, "isTightBound": True}
+    return {**record, "isTightBound": True}
 
 
 def _value(record: Record, bound: str, kind: pa.DataType) -> Any:

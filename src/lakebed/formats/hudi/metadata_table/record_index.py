@@ -50,7 +50,7 @@ class RecordIndex:
         groups = self._groups()
         of_key = file_groups_of(keys, len(groups))
         places = np.full(len(keys), -1)
-        found: list[pa.Table] = [_SCHEMA.empty_table()]
+        tables: list[pa.Table] = [_SCHEMA.empty_table()]
         rows = 0
         for number, file_slice in groups.items():
             at = np.flatnonzero(of_key == number)
@@ -63,9 +63,9 @@ class RecordIndex:
                 located = _located(entries, hits.drop_null())
                 places[mine] = -1 if located is None else np.arange(rows, rows + len(mine))
                 if located is not None:
-                    found.append(located)
+                    tables.append(located)
                     rows += len(mine)
-        return pa.concat_tables(found).take(pa.array(places, mask=places < 0))
+        return pa.concat_tables(tables).take(pa.array(places, mask=places < 0))
 
     def _groups(self) -> Mapping[int, FileSlice]:
         """The file groups by number. UnsupportedError where the index is kept by partition, or one is missing."""
@@ -102,10 +102,12 @@ def _file_ids(info: Mapping[str, Any], count: int) -> pa.Array:
     whole = np.asarray(info["fileIdEncoding"]) != 0 if "fileIdEncoding" in info else np.zeros(count, np.bool_)
     halves = np.column_stack([info[name].filled(NO_INDEX) for name in ("fileIdHighBits", "fileIdLowBits", "fileIndex")])
     combined, of_row = np.unique(halves, axis=0, return_inverse=True)
-    made = pa.array([_file_id(*map(int, each)) for each in combined], pa.string()).take(from_numpy(of_row.reshape(-1)))
+    file_ids = pa.array([_file_id(*map(int, each)) for each in combined], pa.string()).take(
+        from_numpy(of_row.reshape(-1))
+    )
     if not whole.any():
-        return made
-    return pc.if_else(pa.array(whole), info["fileId"].texts().cast(pa.string()), made)
+        return file_ids
+    return pc.if_else(pa.array(whole), info["fileId"].texts().cast(pa.string()), file_ids)
 
 
 def _file_id(high: int, low: int, number: int) -> str:

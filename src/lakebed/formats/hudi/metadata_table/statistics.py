@@ -49,14 +49,14 @@ def read_statistics(table: MetadataTable, part: str, column: pa.Field, partition
     prefixes = [of_column + partition_hash(path) for path in partitions]
     if len(prefixes) > _MOST_PREFIXES:
         prefixes = [of_column]
-    found = []
+    tables = []
     for number, entries in enumerate(entries_of(table, part, prefixes)):
         mine = entries.only(pc.starts_with(entries.keys, of_column))
         if len(mine.keys):
-            found.append(_table(mine.keys, mine.decoded("ColumnStatsMetadata"), column.type, number))
-    if not found:
+            tables.append(_table(mine.keys, mine.decoded("ColumnStatsMetadata"), column.type, number))
+    if not tables:
         return None
-    return _merged(pa.concat_tables(found), column.type)
+    return _merged(pa.concat_tables(tables), column.type)
 
 
 def _table(keys: pa.Array, stats: Any, kind: pa.DataType, number: int) -> pa.Table:
@@ -116,5 +116,5 @@ def _merged(rows: pa.Table, kind: pa.DataType) -> Statistics:
 
 
 def _bools(column: pa.ChunkedArray) -> Bools:
-    found: Bools = one_chunk(column).to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
+    values: Bools = one_chunk(column).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return values

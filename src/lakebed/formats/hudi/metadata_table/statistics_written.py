@@ -53,9 +53,9 @@ def column_stats_records(
     keys: list[bytes] = []
     records: list[Mapping[str, Any]] = []
     for file in change.written:
-        made = encoder.records(file, columns)
-        keys += (hash_of(name) + partition_hash(file.partition) + file_hash(file.name) for name in made)
-        records += made.values()
+        column_records = encoder.records(file, columns)
+        keys += (hash_of(name) + partition_hash(file.partition) + file_hash(file.name) for name in column_records)
+        records += column_records.values()
     for partition, names in change.deleted.items():
         for name in names:
             for column in columns:
@@ -164,9 +164,9 @@ def _wrapper(name: str, value: Any) -> tuple[str, dict[str, Any]]:
 
 def _value_type(kind: pa.DataType) -> ValueType | None:
     """The type that stands beside bounds, None for a type whose bounds are not recorded."""
-    for is_kind, found in _TYPES:
+    for is_kind, value_type in _TYPES:
         if is_kind(kind):
-            return found
+            return value_type
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return ValueType.TIMESTAMP_MICROS if kind.tz else ValueType.LOCAL_MICROS
     return None

@@ -119,7 +119,9 @@ def _that_count(blocks: Sequence[LogBlock], counting: Blocks, originals: bool) -
 def _unfolded(alive: list[tuple[int, LogBlock]]) -> list[tuple[int, LogBlock]]:
     """The blocks without those of log compactions whose originals are all there."""
     merged = {block.instant_time for _, block in alive if block.compacted_instants}
-    there = {block.instant_time for _, block in alive} - merged
+    instants = {block.instant_time for _, block in alive} - merged
     return [
-        entry for entry in alive if not entry[1].compacted_instants or {*entry[1].compacted_instants} - merged - there
+        entry
+        for entry in alive
+        if not entry[1].compacted_instants or {*entry[1].compacted_instants} - merged - instants
     ]

@@ -200,13 +200,13 @@ def list_partitions(
         fresh = [folder for folder in below if folder not in seen]
         pending += fresh if keeping is None else keeping.leading(fresh)
         missing = [folder for folder in pending if folder not in listed]
-        found = {**listed, **dict(zip(missing, store.list_many(missing), strict=True))}
+        listings = {**listed, **dict(zip(missing, store.list_many(missing), strict=True))}
         below = []
         for folder in pending:
-            if folder in named or is_partition(found[folder]):
-                files[folder] = found[folder].files
+            if folder in named or is_partition(listings[folder]):
+                files[folder] = listings[folder].files
             else:
-                below += inner_folders(folder, found[folder])
+                below += inner_folders(folder, listings[folder])
         seen.update(pending)
         pending = []
     return files

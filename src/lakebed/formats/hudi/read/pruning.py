@@ -56,9 +56,9 @@ class Pruning:
             return list(paths)
 
         def known(column: pa.Field) -> Facts | None:
-            found = self._read(table, PARTITION_STATS, column, paths)
+            statistics = self._read(table, PARTITION_STATS, column, paths)
             keys = [hash_of(column.name) + partition_hash(path) for path in paths]
-            facts = _facts(found, keys, np.arange(len(paths)), len(paths)) if found is not None else None
+            facts = _facts(statistics, keys, np.arange(len(paths)), len(paths)) if statistics is not None else None
             # Files that were written before the column was added are not counted, and have nulls in it.
             return None if facts is None else _with_nulls(facts, pa.types.is_string(column.type))
 
@@ -79,9 +79,9 @@ class Pruning:
         of_slice = np.array([number for number, _ in files])
 
         def known(column: pa.Field) -> Facts | None:
-            found = self._read(table, COLUMN_STATS, column, paths)
+            statistics = self._read(table, COLUMN_STATS, column, paths)
             prefix = hash_of(column.name)
-            return _facts(found, [prefix + key for _, key in files], of_slice, len(slices)) if found else None
+            return _facts(statistics, [prefix + key for _, key in files], of_slice, len(slices)) if statistics else None
 
         kept = can_hold(self.predicate, self._known(known), len(slices))
         return [each for each, wanted in zip(slices, kept, strict=True) if wanted]
@@ -118,8 +118,8 @@ class Pruning:
             if len(path) > 1 or name not in self.schema.names or not self._has_bounds(self.schema.field(name)):
                 return []
             if name not in seen:
-                found = facts(self.schema.field(name))
-                seen[name] = [] if found is None else [found]
+                column_facts = facts(self.schema.field(name))
+                seen[name] = [] if column_facts is None else [column_facts]
             return seen[name]
 
         return known

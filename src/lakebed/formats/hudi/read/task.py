@@ -344,8 +344,8 @@ class MergedSlice:
         marker = self.reader.rules.marker_column
         for batch in batches:
             # by that column alone, which is always decoded: the rows do not depend on the columns that are asked for
-            told = marker in batch.schema.names
-            deleted = marked_deletes(batch.select([marker]), self.reader.rules) if told else None
+            has_marker = marker in batch.schema.names
+            deleted = marked_deletes(batch.select([marker]), self.reader.rules) if has_marker else None
             yield batch if deleted is None else batch.filter(from_numpy(~deleted))
 
     def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:

@@ -67,10 +67,10 @@ _FILTERS = {"RecentDays": "RECENT_DAYS", "SelectedPartitions": "SELECTED_PARTITI
 
 def _day(path: str) -> datetime.date:
     plain = "/".join(part.rpartition("=")[2] for part in path.split("/"))
-    found = _DAY.match(plain)
+    match = _DAY.match(plain)
     try:
-        assert found is not None
-        return datetime.date(*map(int, found.groups()))
+        assert match is not None
+        return datetime.date(*map(int, match.groups()))
     except (AssertionError, ValueError):
         raise UsageError(
             f"the partition {path!r} is no day such as 2024/05/01",

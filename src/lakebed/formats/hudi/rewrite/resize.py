@@ -79,8 +79,8 @@ class Resizer:
 
 def children_of(plan: ClusteringPlan) -> dict[int, tuple[HashingNode, ...]]:
     """The child nodes of each group of a plan, by its number; none for a plan that resizes no buckets."""
-    found = {number: parse_children(group.extra) for number, group in enumerate(plan.groups)}
-    return {number: children for number, children in found.items() if children}
+    children_by_group = {number: parse_children(group.extra) for number, group in enumerate(plan.groups)}
+    return {number: children for number, children in children_by_group.items() if children}
 
 
 def resized(

@@ -115,12 +115,12 @@ class BaseFileWriter:
         if new:
             numbers = pa.array(np.arange(self.new_rows, self.new_rows + count))
             prefix = f"{self._target.instant}_{self._token.partition('-')[0]}_"
-            made = pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
+            ids = pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
             instant = self._target.instant
             columns[COMMIT_TIME] = (
                 repeated(instant, count) if times is None else times.cast(pa.string()).fill_null(instant)
             )
-            columns[_SEQNO] = made if times is None else pc.coalesce(columns[_SEQNO], made)
+            columns[_SEQNO] = ids if times is None else pc.coalesce(columns[_SEQNO], ids)
             self.new_rows += count
         self._summary.add(columns[RECORD_KEY])
         if self._notes_keys:
@@ -158,8 +158,8 @@ class BaseFileWriter:
         size = self._sink.tell()
         ranges: tuple[ColumnRange, ...] = ()
         if self._target.wanted.columns is not None:
-            made, wanted = writer.writer.metadata, self._target.wanted.columns
-            ranges = column_ranges(made, self._schema, wanted, self._without_nan)
+            metadata, wanted = writer.writer.metadata, self._target.wanted.columns
+            ranges = column_ranges(metadata, self._schema, wanted, self._without_nan)
         self._open.close()
         values: dict[str, object] = {"writes": self.rows, "inserts": self.rows, **counts}
         return WrittenFile(

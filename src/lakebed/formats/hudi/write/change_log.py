@@ -98,13 +98,13 @@ class ChangeLog:
         hidden, new_rows = (merged.hidden, merged.new) if merged is not None else ([], [])
         before, after = self._together(hidden), self._together([*new_rows, *self._new])
         old, new = one_chunk(before.column(RECORD_KEY)), one_chunk(after.column(RECORD_KEY))
-        found = to_numpy(pc.fill_null(pc.index_in(old, value_set=new), -1)).astype(np.int64)
+        places = to_numpy(pc.fill_null(pc.index_in(old, value_set=new), -1)).astype(np.int64)
         firsts = np.zeros(len(old), bool)
-        firsts[np.unique(found, return_index=True)[1]] = True
-        found[~firsts] = -1  # of several rows of a key, one is updated and the others go
-        added = np.setdiff1d(np.arange(len(new)), found)
+        firsts[np.unique(places, return_index=True)[1]] = True
+        places[~firsts] = -1  # of several rows of a key, one is updated and the others go
+        added = np.setdiff1d(np.arange(len(new)), places)
         nothing = np.full(len(added), -1, np.int64)
-        at = {"before": np.concatenate([np.arange(len(old)), nothing]), "after": np.concatenate([found, added])}
+        at = {"before": np.concatenate([np.arange(len(old)), nothing]), "after": np.concatenate([places, added])}
         ops = np.where(at["before"] < 0, "i", np.where(at["after"] < 0, "d", "u"))
         keys = pc.coalesce(_taken(old, at["before"]), _taken(new, at["after"]))
         images = {

@@ -53,8 +53,8 @@ def _only_lacks(given: pa.DataType, table: pa.DataType) -> bool:
     """Whether a type has no field but those of the table's type."""
     types = pa.types
     if types.is_struct(given) and types.is_struct(table):
-        there = {field.name: field.type for field in table}
-        return all(f.name in there and _only_lacks(f.type, there[f.name]) for f in given)
+        table_types = {field.name: field.type for field in table}
+        return all(f.name in table_types and _only_lacks(f.type, table_types[f.name]) for f in given)
     if types.is_list(given) and types.is_list(table):
         return _only_lacks(given.value_type, table.value_type)
     if types.is_map(given) and types.is_map(table):

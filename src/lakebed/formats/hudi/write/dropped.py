@@ -35,10 +35,10 @@ def check_paths(config: TableConfig, rows: pa.Table, paths: pa.StringArray, tabl
         return
     columns = PartitionColumns.of(config, table)
     places = paths.dictionary_encode()
-    told = [columns.constants(path, rows.schema) for path in places.dictionary.to_pylist()]
+    constants = [columns.constants(path, rows.schema) for path in places.dictionary.to_pylist()]
     for name in config.partition_fields:
         column = one_chunk(rows.column(name))
-        back = pa.array([values[name].as_py() for values in told], column.type).take(places.indices)
+        back = pa.array([values[name].as_py() for values in constants], column.type).take(places.indices)
         same = pc.or_kleene(pc.equal(column, back), pc.and_(column.is_null(), back.is_null())).fill_null(False)
         if not pc.all(same).as_py():
             at = same.index(False).as_py()

@@ -104,10 +104,10 @@ class Evolution:
                 after[field.name] = pa.field(field.name, kind, nullable)
                 fields[field.name] = avro_field(after[field.name], record["name"], record.get("namespace", ""))
                 after[field.name] = after[field.name].with_type(_stored(kind))
-        found = pa.schema(after.values())
-        if found.equals(columns):
+        schema = pa.schema(after.values())
+        if schema.equals(columns):
             return columns, avro
-        dropped = [name for name in columns.names if name not in found.names]
+        dropped = [name for name in columns.names if name not in schema.names]
         if ids and dropped:
             raise UnsupportedError(
                 f"lakebed does not drop {', '.join(dropped)} from a table that keeps a history of its columns",
@@ -116,9 +116,9 @@ class Evolution:
                 todo=f"Leave the option {DROP.key} out, or drop the column with Hudi's own engine",
             )
         text = json.dumps(
-            {**record, "fields": [fields[name] for name in found.names if name in fields]}, ensure_ascii=False
+            {**record, "fields": [fields[name] for name in schema.names if name in fields]}, ensure_ascii=False
         )
-        return found, text
+        return schema, text
 
 
 def refuse_evolution(options: Options, table: str) -> None:
@@ -196,9 +196,9 @@ def _wider_inside(table: pa.DataType, given: pa.DataType) -> pa.DataType:
     """The type of a nested column: fields are added, last, and widened where they lie."""
     types = pa.types
     if types.is_struct(table) and types.is_struct(given):
-        there, came = {field.name for field in table}, {field.name: field.type for field in given}
+        names, came = {field.name for field in table}, {field.name: field.type for field in given}
         fields = [f.with_type(_wider(f.type, came[f.name])) if f.name in came else f for f in table]
-        return pa.struct([*fields, *(pa.field(f.name, _stored(f.type)) for f in given if f.name not in there)])
+        return pa.struct([*fields, *(pa.field(f.name, _stored(f.type)) for f in given if f.name not in names)])
     if types.is_list(table) and (types.is_list(given) or types.is_large_list(given)):
         return pa.list_(table.value_field.with_type(_wider(table.value_type, given.value_type)))
     if types.is_map(table) and types.is_map(given):

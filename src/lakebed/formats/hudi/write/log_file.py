@@ -137,13 +137,14 @@ def _stored(target: FileTarget, file_slice: FileSlice, rows: pa.Table, first: in
         columns = [nothing if f.name in META_COLUMNS else one_chunk(rows.column(f.name)) for f in target.file_schema]
         return pa.Table.from_arrays(columns, schema=target.file_schema)
     numbers = pa.array(np.arange(first, first + len(rows))).cast(pa.string())
-    made: dict[str, pa.Array] = {
+    meta_columns: dict[str, pa.Array] = {
         COMMIT_TIME: pa.repeat(target.instant, len(rows)),
         _SEQNO: pc.binary_join_element_wise(f"{target.instant}_{token.partition('-')[0]}_", numbers, ""),
         _FILE_NAME: pa.repeat(file_slice.file_id, len(rows)),
     }
     columns = [
-        made[field.name] if field.name in made else one_chunk(rows.column(field.name)) for field in target.file_schema
+        meta_columns[field.name] if field.name in meta_columns else one_chunk(rows.column(field.name))
+        for field in target.file_schema
     ]
     return pa.Table.from_arrays(columns, schema=target.file_schema)
 

@@ -71,8 +71,8 @@ class KeyMaker:
             return rows
         numbers = pa.array(np.arange(self._seen, self._seen + len(keys)))
         self._seen += len(keys)
-        made = pc.binary_join_element_wise(self._prefix, numbers.cast(pa.string()), "")
-        return rows.set_column(rows.schema.get_field_index(RECORD_KEY), RECORD_KEY, pc.coalesce(keys, made))
+        made_keys = pc.binary_join_element_wise(self._prefix, numbers.cast(pa.string()), "")
+        return rows.set_column(rows.schema.get_field_index(RECORD_KEY), RECORD_KEY, pc.coalesce(keys, made_keys))
 
 
 def check_keyless(settings: WriteSettings, config: TableConfig, table: str) -> None:

@@ -34,7 +34,7 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
     if not target.options.positions or base is None or not target.config.completion_times:
         return changes
     keys, stored = one_chunk(changes.column(RECORD_KEY)), StoredKeys.of(target.config, target.schema)
-    found: Int64s = np.full(len(keys), -1, np.int64)
+    positions: Int64s = np.full(len(keys), -1, np.int64)
     times: Int64s = np.zeros(len(keys), np.int64)
     path = file_path(file_slice.partition, base.name)
     with (
@@ -47,9 +47,9 @@ def with_positions(target: FileTarget, file_slice: FileSlice, changes: pa.Table)
         old = pa.chunked_array([stored.keys(batch).cast(pa.string()) for batch in batches], pa.string())
     places = one_chunk(pc.index_in(old, value_set=keys))  # at once: a lookup hashes all keys that it looks in
     hit = to_numpy(places.drop_null())
-    found[hit] = np.flatnonzero(to_numpy(places.is_valid()))
+    positions[hit] = np.flatnonzero(to_numpy(places.is_valid()))
     np.add.at(times, hit, 1)
-    column = pa.array(found, mask=times != 1)
+    column = pa.array(positions, mask=times != 1)
     return changes.append_column(POSITION, column).sort_by(POSITION)
 
 

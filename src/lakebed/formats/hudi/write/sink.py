@@ -208,14 +208,14 @@ class HudiSink:
         staged = _staged(messages, self.settings.by_key)
         if staged is not None:
             check_prepared(own_columns(staged.schema), self.schema, context.store.location)
-        found = self._preflight(operation, messages)
+        checked = self._preflight(operation, messages)
         bucketed = bool(self.settings.index.buckets)
         looks_up = not bucketed and (self.settings.looks_up or operation.tags)
         keys = Keys.IN_TABLE if self.settings.index.everywhere else Keys.IN_PARTITION
         action = operation.action(context.config, bucketed)
         transaction = Transaction.begin(context, action, operation.recorded, keys=keys if looks_up else Keys.ANY)
         try:
-            run, notes = self._run(transaction, operation, messages, found)
+            run, notes = self._run(transaction, operation, messages, checked)
             self._check(run.files.state)
             ids = ColumnIds.of(context, run.files.state, transaction.instant, self.schema)
             outcome = run.run(staged)

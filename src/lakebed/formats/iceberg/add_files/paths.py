@@ -42,7 +42,7 @@ def candidates(files: Files, paths: Sequence[str], options: Options) -> list[Can
     """
     if not paths:
         raise UsageError("no files are named", todo="Give a location, or a list of locations")
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for location in paths:
         url = spelled(parse_location(location).text)
         if not files.reaches(url):
@@ -59,10 +59,10 @@ def candidates(files: Files, paths: Sequence[str], options: Options) -> list[Can
         if not here:
             raise UsageError("there are no data files", file=location, todo="Name a file, or a folder with files")
         for path, size in here:
-            if path in found:
+            if path in sizes:
                 raise UsageError("a file is named twice", file=path, todo="Name each file or its folder once")
-            found[path] = size
-    return [Candidate(path, size, _format(path, options[FORMAT])) for path, size in sorted(found.items())]
+            sizes[path] = size
+    return [Candidate(path, size, _format(path, options[FORMAT])) for path, size in sorted(sizes.items())]
 
 
 def path_values(path: str) -> Mapping[str, str | None]:

@@ -58,14 +58,14 @@ def with_field(fields: Fields, place: int, field: NestedField) -> Fields:
 
 def field_at(fields: Fields, path: Sequence[str]) -> NestedField:
     """The field at a path. SchemaError when there is none."""
-    found: list[NestedField] = []
+    path_fields: list[NestedField] = []
 
     def look(field: NestedField) -> NestedField:
-        found.append(field)
+        path_fields.append(field)
         return field
 
     changed(fields, path, look)
-    return found[0]
+    return path_fields[0]
 
 
 def all_fields(fields: Sequence[NestedField], parent: int = ROOT) -> Iterator[tuple[int, NestedField]]:
@@ -86,11 +86,11 @@ def inner_fields(kind: IcebergType) -> Sequence[NestedField]:
 
 def paths(fields: Sequence[NestedField]) -> Mapping[int, tuple[str, ...]]:
     """The path of every field by its id."""
-    found: dict[int, tuple[str, ...]] = {ROOT: ()}
+    paths_by_id: dict[int, tuple[str, ...]] = {ROOT: ()}
     for parent, field in all_fields(fields):
-        found[field.field_id] = (*found[parent], field.name)
-    del found[ROOT]
-    return found
+        paths_by_id[field.field_id] = (*paths_by_id[parent], field.name)
+    del paths_by_id[ROOT]
+    return paths_by_id
 
 
 def _inside(kind: IcebergType, path: Sequence[str], edit: Edit) -> IcebergType:

@@ -168,11 +168,11 @@ def source_of(column: str, schema: Schema) -> tuple[T.NestedField, tuple[str, ..
     """The field that a transform of a column takes its values from, and its path. SchemaError where there is none, and
     for one inside a list or a map."""
     path = column_paths.path_of(column, columns.names_of(schema.fields))
-    found = columns.field_at(schema.fields, path)
+    field = columns.field_at(schema.fields, path)
     for place in range(1, len(path)):
         if not isinstance(columns.field_at(schema.fields, path[:place]).field_type, T.StructType):
             raise SchemaError(f"{column!r} is inside a list or a map", todo="Name a column, or a field of a struct")
-    return found, columns.paths(schema.fields)[found.field_id]
+    return field, columns.paths(schema.fields)[field.field_id]
 
 
 def check_source(transform: Transform[Any, Any], source: T.NestedField, text: str) -> None:

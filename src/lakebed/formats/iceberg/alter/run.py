@@ -38,8 +38,8 @@ def alter_table(operations: TableOperations, changes: object, dry_run: bool = Fa
         return _result(planned, planned.schema.schema_id, ("nothing changes", *planned.notes), dry_run)
     if dry_run:
         return _result(planned, planned.schema.schema_id, planned.notes, dry_run)
-    made, loaded = alter_from(operations, base, wanted)
-    return _result(made, loaded.metadata.current_schema_id, made.notes)
+    alteration, loaded = alter_from(operations, base, wanted)
+    return _result(alteration, loaded.metadata.current_schema_id, alteration.notes)
 
 
 def alter_from(operations: TableOperations, base: Loaded, wanted: Sequence[Change]) -> tuple[Altered, Loaded]:

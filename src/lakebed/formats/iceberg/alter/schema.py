@@ -213,8 +213,8 @@ class SchemaDraft:
                 todo="Let it be null first, with lakebed.set_nullable",
             )
         self.fields = changed(self.fields, path, lambda one: altered_field(one, write_default=default))
-        said = "no default value" if default is None else f"default value {default}"
-        self.lines.append(f"column {_dotted(path)}: {said}")
+        text = "no default value" if default is None else f"default value {default}"
+        self.lines.append(f"column {_dotted(path)}: {text}")
         if default is not None:
             self.notes.append("a default that is set later is for new rows; those that are there keep their values")
 
@@ -274,8 +274,8 @@ class SchemaDraft:
     def _path(self, name: alter.Path) -> tuple[str, ...]:
         """The path of a column that there is, as the schema spells it."""
         path = column_paths.path_of(name, names_of(self.fields))
-        found = columns.field_at(self.fields, path)
-        return columns.paths(self.fields)[found.field_id]
+        field = columns.field_at(self.fields, path)
+        return columns.paths(self.fields)[field.field_id]
 
 
 def _dotted(path: tuple[str, ...]) -> str:

@@ -127,10 +127,10 @@ def enter(table: CatalogTable, location: str) -> None:
             catalog.create_namespace_if_not_exists(name[:-1])  # only now, since not every writer may create namespaces
             catalog.register_table(name, location)
     except Exception as error:  # each catalog's client has errors of its own
-        there = _metadata_of(table, error)
-        if there is not None and spelled(there) == spelled(location):
+        metadata = _metadata_of(table, error)
+        if metadata is not None and spelled(metadata) == spelled(location):
             return  # a client that repeats an unanswered request meets itself
-        if there is not None or isinstance(error, TableAlreadyExistsError):
+        if metadata is not None or isinstance(error, TableAlreadyExistsError):
             raise already_there(table.name) from error
         if not published_nothing(error) and not isinstance(error, CommitFailedException | NoSuchNamespaceError):
             raise OutcomeUnknownError(first_line(error)) from error
@@ -174,8 +174,8 @@ def _staged(table: CatalogTable) -> NewPlace:
     whose metadata has no location, so that the answer itself is looked at."""
     catalog, name = table.catalog, table.identifier.table
     if not isinstance(catalog, RestCatalog):
-        made = catalog.create_table_transaction(name, _NO_COLUMNS)
-        return NewPlace(spelled(made.table_metadata.location), options_of(table))
+        transaction = catalog.create_table_transaction(name, _NO_COLUMNS)
+        return NewPlace(spelled(transaction.table_metadata.location), options_of(table))
     answer = catalog._create_table(name, _NO_COLUMNS, stage_create=True)
     location = answer.metadata.location
     keys = catalog._resolve_storage_credentials(answer.storage_credentials, location)

@@ -83,8 +83,8 @@ class _Look:
         while True:
             numbers = range(last + 1, last + 1 + width)
             names = [name for number in numbers for name in _names(number)]
-            there = dict(zip(names, self._store.together(self._exists, names), strict=True))
-            gap = next((number for number in numbers if not any(there[name] for name in _names(number))), None)
+            exists = dict(zip(names, self._store.together(self._exists, names), strict=True))
+            gap = next((number for number in numbers if not any(exists[name] for name in _names(number))), None)
             last = gap - 1 if gap is not None else numbers[-1]
             if gap is not None:
                 break

@@ -54,10 +54,12 @@ def planned_elsewhere(table: str, why: str = "") -> UnsupportedError:
 
 def refuse_view(catalog: Catalog, identifier: tuple[str, ...], table: str) -> None:
     """UnsupportedError when the catalog has a view of that name. Call it when there is no such table."""
-    found = False
+    is_view = False
     with suppress(Exception):  # a catalog without views: there is no such table, which the caller says
-        found = _is_view_of_sql(catalog, identifier) if hasattr(catalog, "engine") else catalog.view_exists(identifier)
-    if found:
+        is_view = (
+            _is_view_of_sql(catalog, identifier) if hasattr(catalog, "engine") else catalog.view_exists(identifier)
+        )
+    if is_view:
         raise not_a_table(table, "it is a view")
 
 

@@ -288,13 +288,13 @@ class HadoopTable:
         numbers = {one.sequence_number for one in added.values()} - {0}  # none in format version 1
         if not numbers.isdisjoint({one.sequence_number for one in later.snapshots.values()}):
             return _Later.OTHERS
-        made, mine = self._logged(later, version), own.document["last-updated-ms"]
-        if made is None:
+        logged_time, mine = self._logged(later, version), own.document["last-updated-ms"]
+        if logged_time is None:
             return _Later.UNCLEAR
-        if made == mine == base.metadata.document["last-updated-ms"]:
+        if logged_time == mine == base.metadata.document["last-updated-ms"]:
             # clocks that are behind the base's give its time to each version after it
             return _Later.NAMES if self._is_in_log(newest, version, name, data) else _Later.UNCLEAR
-        return ours if made == mine else _Later.OTHERS
+        return ours if logged_time == mine else _Later.OTHERS
 
     def _is_in_log(self, newest: int, version: int, name: str, data: bytes) -> bool:
         """Whether the newest version has this one in its log and the file holds the claim's bytes. No commit has
@@ -309,17 +309,17 @@ class HadoopTable:
         """When a version was made, in milliseconds since 1970, by the log of a later one, or by the log of the oldest
         version that this one names, and so on. None where no version that is there knows."""
         while True:
-            made = {_version_of(file): time for time, file in later.metadata_log}
-            if version in made:
-                return made[version]
-            oldest = min((number for number in made if number is not None), default=version)
+            times = {_version_of(file): time for time, file in later.metadata_log}
+            if version in times:
+                return times[version]
+            oldest = min((number for number in times if number is not None), default=version)
             if oldest <= version:
                 return None
             try:
                 later = self._version(oldest)
             except FileNotFoundError:
                 return None
-            if later.document["last-updated-ms"] != made[oldest]:  # the file of another commit
+            if later.document["last-updated-ms"] != times[oldest]:  # the file of another commit
                 return None
 
     def _version(self, number: int) -> TableMetadata:

@@ -39,10 +39,10 @@ def scan_filter(predicate: Node | None, columns: Columns) -> Json | None:
     arguments = predicate.arguments
     if predicate.function in (AND, OR):
         parts = [scan_filter(argument, columns) for argument in arguments]
-        made = [part for part in parts if part is not None]
-        if not made or (predicate.function == OR and len(made) < len(parts)):
+        filters = [part for part in parts if part is not None]
+        if not filters or (predicate.function == OR and len(filters) < len(parts)):
             return None
-        return _joined("and" if predicate.function == AND else "or", made)
+        return _joined("and" if predicate.function == AND else "or", filters)
     if predicate.function in _COMPARISONS and len(arguments) == 2:
         return _comparison(_COMPARISONS[predicate.function], *arguments, columns=columns)
     if predicate.function == "if_else" and isinstance(arguments[1], Literal) and arguments[1].value.as_py() is None:
@@ -81,15 +81,15 @@ def _comparison(kind: str, left: Node, right: Node, columns: Columns) -> Json | 
 
 def _inverted(call: Call, columns: Columns) -> Json | None:
     """A filter that keeps each row for which a call is false, and no row for which it is null."""
-    made = scan_filter(call, columns) if call.function in (*_COMPARISONS, "is_null") else None
-    return None if made is None else {**made, "type": _OPPOSITES[made["type"]]}
+    positive = scan_filter(call, columns) if call.function in (*_COMPARISONS, "is_null") else None
+    return None if positive is None else {**positive, "type": _OPPOSITES[positive["type"]]}
 
 
 def _among(column: T.NestedField, values: ValueSet) -> Json | None:
     if not 0 < len(values.values) <= _MOST_VALUES:
         return None
-    found = [_value(value, column.field_type) for value in values.values]
-    return None if None in found else {"type": "in", "term": column.name, "values": found}
+    literals = [_value(value, column.field_type) for value in values.values]
+    return None if None in literals else {"type": "in", "term": column.name, "values": literals}
 
 
 def _column(node: Node, columns: Columns) -> T.NestedField | None:
@@ -103,22 +103,22 @@ def _value(scalar: pa.Scalar, kind: T.IcebergType) -> Any:
     Floats are left out, since a comparison with a literal of another width is another one here and there; decimals,
     since their scales may differ.
     """
-    value, found = scalar.as_py(), scalar.type
+    value, arrow_type = scalar.as_py(), scalar.type
     match kind:
         case T.BooleanType():
-            return value if pa.types.is_boolean(found) else None
+            return value if pa.types.is_boolean(arrow_type) else None
         case T.IntegerType() | T.LongType():
             bits = 31 if isinstance(kind, T.IntegerType) else 63
-            fits = pa.types.is_integer(found) and value is not None and -(1 << bits) <= value < 1 << bits
+            fits = pa.types.is_integer(arrow_type) and value is not None and -(1 << bits) <= value < 1 << bits
             return value if fits else None
         case T.StringType():
-            return value if pa.types.is_string(found) or pa.types.is_large_string(found) else None
+            return value if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) else None
         case T.DateType():
-            return value.isoformat() if pa.types.is_date32(found) and value is not None else None
+            return value.isoformat() if pa.types.is_date32(arrow_type) and value is not None else None
         case T.TimestampType() | T.TimestamptzType():
-            micros = pa.types.is_timestamp(found) and found.unit != "ns" and value is not None
+            micros = pa.types.is_timestamp(arrow_type) and arrow_type.unit != "ns" and value is not None
             zoned = isinstance(kind, T.TimestamptzType)
-            if not micros or (found.tz is not None) is not zoned:
+            if not micros or (arrow_type.tz is not None) is not zoned:
                 return None
             return scalar.cast(pa.timestamp("us", "UTC" if zoned else None)).as_py().isoformat(timespec="microseconds")
     return None

@@ -138,10 +138,10 @@ def _type(name: str) -> Any:
     """The type that a text names, where pyiceberg does not know it; else the text."""
     if name == "variant":
         return VariantType()
-    found = _PLACED.fullmatch(name)
-    if found is None:
+    match = _PLACED.fullmatch(name)
+    if match is None:
         return name
-    kind, crs, algorithm = found[1].lower(), *(part.strip(_QUOTES) if part else "" for part in found.group(2, 3))
+    kind, crs, algorithm = match[1].lower(), *(part.strip(_QUOTES) if part else "" for part in match.group(2, 3))
     if kind == "geography":
         return SpelledGeography(crs or DEFAULT_GEOGRAPHY_CRS, algorithm or DEFAULT_GEOGRAPHY_ALGORITHM)
     return name if algorithm else SpelledGeometry(crs or DEFAULT_GEOMETRY_CRS)

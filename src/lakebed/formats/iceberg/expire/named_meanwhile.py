@@ -61,13 +61,13 @@ def _with(now: TableMetadata, replaced: TableMetadata, lost: Sequence[Ref]) -> M
     """The change that brings branches and tags back, and their snapshots. A name that somebody gave anew stays."""
     requirements: list[TableRequirement] = []
     updates: list[TableUpdate] = []
-    there = set(now.snapshots)
+    snapshots = set(now.snapshots)
     for ref in lost:
         if ref.name in now.refs:
             continue
-        if ref.snapshot_id not in there:
+        if ref.snapshot_id not in snapshots:
             updates.append({"action": "add-snapshot", "snapshot": _anew(now, replaced, ref.snapshot_id, len(updates))})
-            there.add(ref.snapshot_id)
+            snapshots.add(ref.snapshot_id)
         requirements.append(ref_is(ref.name, None))
         updates.append(ref_update(ref))
     return requirements, updates

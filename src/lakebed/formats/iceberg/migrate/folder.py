@@ -34,25 +34,26 @@ def folder_of(files: Files, url: str, options: Options) -> Folder:
     SchemaError where folders differ in the names of their partition columns.
     """
     leftovers = f"{url}/metadata/"  # manifests of a migration that was killed before there was a table
-    found = [
+    data_files = [
         each for each in candidates(files, [url], options)
         if not (each.path.startswith(leftovers) and is_manifest(each.path))
     ]  # fmt: skip
-    if not found:
+    if not data_files:
         raise UsageError("there are no data files", file=url, todo="Name a folder with files")
-    first = [*path_values(found[0].path[len(url) :])]
+    first_path = data_files[0].path
+    first = [*path_values(first_path[len(url) :])]
     values: dict[str, list[str | None]] = {name: [] for name in first}
-    for file in found:
+    for file in data_files:
         in_path = path_values(file.path[len(url) :])
         if [*in_path] != first:
             raise SchemaError(
                 "the folders of two files name different partition columns", file=file.path,
-                why=f"{', '.join(in_path) or 'none'} here, {', '.join(first) or 'none'} in that of {found[0].path}",
+                why=f"{', '.join(in_path) or 'none'} here, {', '.join(first) or 'none'} in that of {first_path}",
                 todo="Move the files, or take in each part of the folder as a table of its own",
             )  # fmt: skip
         for name, value in in_path.items():
             values[name].append(value)
-    return Folder(found, values)
+    return Folder(data_files, values)
 
 
 def inferred(values: Sequence[str | None]) -> pa.DataType:

@@ -85,9 +85,11 @@ def _create(
     files = Files(wanted.folder, credentials_from(target.options))
     folder = folder_of(files, source, own)
     work = engine or LocalEngine(files.at_once if files.at_once > 1 else None)
-    found = merged(each for of_task in work.map(ColumnReader(files), in_tasks(folder.files)) for each in of_task)
+    merged_columns = merged(
+        each for of_task in work.map(ColumnReader(files), in_tasks(folder.files)) for each in of_task
+    )
     kinds = {name: inferred(values) for name, values in folder.partitions.items()}
-    columns = with_given(found, kinds, wanted.columns)
+    columns = with_given(merged_columns, kinds, wanted.columns)
     schema = new_schema(columns, (), version, target.name)
     spec = new_spec(schema, [*folder.partitions], target.name)
     properties.setdefault(NAME_MAPPING, schema.name_mapping.model_dump_json())

@@ -82,8 +82,8 @@ def _request(metadata: TableMetadata, snapshot: Snapshot, request: ReadRequest) 
         wanted = [field.name for field in context.columns(request.columns)]
         wanted += request.predicate.columns() if request.predicate is not None else ()
         body["select"] = [columns[name].name for name in dict.fromkeys(wanted) if name in columns]
-    made = scan_filter(request.predicate, columns)
-    return body if made is None else {**body, "filter": made}
+    row_filter = scan_filter(request.predicate, columns)
+    return body if row_filter is None else {**body, "filter": row_filter}
 
 
 def _tasks(answer: Mapping[str, Any], metadata: TableMetadata) -> Iterator[FileTask]:
@@ -113,17 +113,21 @@ def _delete_file(file: Mapping[str, Any], metadata: TableMetadata, types: dict[i
     content = _CONTENTS[file["content"].lower().replace("_", "-")]
     if content is Content.DATA:
         raise CorruptError("the catalog's plan has a data file in the place of a delete file", file=path)
-    made = DeleteFile(
+    delete_file = DeleteFile(
         path, format, content, spec_id, partition, records, size,
         equality_ids=tuple(map(int, file.get("equality-ids") or ())),
         referenced_data_file=file.get("referenced-data-file"), content_offset=_whole(file.get("content-offset")),
         content_size=_whole(file.get("content-size-in-bytes")),
     )  # fmt: skip
-    if made.is_vector and None in (made.referenced_data_file, made.content_offset, made.content_size):
+    if delete_file.is_vector and None in (
+        delete_file.referenced_data_file,
+        delete_file.content_offset,
+        delete_file.content_size,
+    ):
         raise CorruptError("the catalog's plan does not say where a deletion vector is", file=path)
-    if content is Content.EQUALITY_DELETES and not made.equality_ids:
+    if content is Content.EQUALITY_DELETES and not delete_file.equality_ids:
         raise CorruptError("the catalog's plan has an equality delete without columns", file=path)
-    return made
+    return delete_file
 
 
 def _common(

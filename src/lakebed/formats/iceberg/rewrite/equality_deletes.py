@@ -102,11 +102,11 @@ class EqualityDeleteRewrite:
         snapshot = metadata.head(branch)
         context = ReadContext.of(metadata, delete_memory=delete_memory)
         pruning = Pruning(parse_where(where, predicate_schema(context)), metadata.schema)
-        found = sorted(pruned_deletes(files, metadata, snapshot, pruning, Content.EQUALITY_DELETES), key=_age)
-        chosen = found[: options[opt.MAX_FILES]]
+        deletes = sorted(pruned_deletes(files, metadata, snapshot, pruning, Content.EQUALITY_DELETES), key=_age)
+        chosen = deletes[: options[opt.MAX_FILES]]
         inputs = list(_inputs(files, metadata, snapshot, chosen)) if chosen and snapshot is not None else []
         granularity = options[GRANULARITY] or metadata.properties.get("write.delete.granularity", "partition")
-        left = len(found) - len(chosen)
+        left = len(deletes) - len(chosen)
         skipped = [Skipped("the table", f"max-files-to-rewrite={len(chosen)} leaves {left} newer ones")] if left else []
         writer = DeleteWriter.of(files, metadata, granularity)
         result = _predicted(metadata, chosen, inputs, writer, skipped, unread_parts(pruning.predicate, False))

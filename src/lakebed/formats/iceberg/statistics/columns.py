@@ -79,12 +79,12 @@ def _named(schema: Schema, name: str, table: str) -> StatsColumn:
     fields, path, id = schema.fields, [], -1
     kind: Any = None
     for part in name.split(".") if find_column(name, [f.name for f in schema.fields]) is None else [name]:
-        there = find_column(part, [field.name for field in fields])
-        if there is None:
+        spelled = find_column(part, [field.name for field in fields])
+        if spelled is None:
             known = known_columns(name, (field.name for field in schema.fields))
             raise SchemaError(f"unknown column {name!r}", table=table, todo=known)
-        field = next(field for field in fields if field.name == there)
-        path.append(there)
+        field = next(field for field in fields if field.name == spelled)
+        path.append(spelled)
         id, kind = field.field_id, field.field_type
         fields = kind.fields if isinstance(kind, StructType) else ()
     if not kind.is_primitive:

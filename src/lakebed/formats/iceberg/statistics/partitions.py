@@ -75,15 +75,15 @@ def compute_partition_stats(
     figures = _figures(operations, choose)
     if isinstance(figures, PartitionStatsResult):
         return replace(figures, dry_run=dry_run)
-    metadata, column, id, found, since = figures
+    metadata, column, id, sums, since = figures
     name = f"partition-stats-{id}-{uuid.uuid4()}.parquet"
     path = f"{metadata_folder(metadata.location, metadata.properties)}/{name}"
     if dry_run:
-        return PartitionStatsResult(str(id), "", len(found), bool(since), True)
-    data = _encoded(found, column, metadata.format_version)
+        return PartitionStatsResult(str(id), "", len(sums), bool(since), True)
+    data = _encoded(sums, column, metadata.format_version)
     entry = {"snapshot-id": id, "statistics-path": path, "file-size-in-bytes": len(data)}
     publish(operations, id, path, data, {"action": "set-partition-statistics", "partition-statistics": entry})
-    return PartitionStatsResult(str(id), path, len(found), bool(since))
+    return PartitionStatsResult(str(id), path, len(sums), bool(since))
 
 
 @looks_again
@@ -103,15 +103,15 @@ def _figures(
         raise UsageError(
             "the table has no partitions", table=operations.name, todo="Its figures are in metadata('files')"
         )
-    there = _files_of(metadata)
-    if id in there:
-        rows = _read(files, there[id], column)
+    statistics_files = _files_of(metadata)
+    if id in statistics_files:
+        rows = _read(files, statistics_files[id], column)
         known = ("the snapshot has partition statistics already",)
-        return PartitionStatsResult(str(id), there[id], len(rows or ()), True, False, known)
-    found, since = _since(files, metadata, column, snapshot, there)
-    if found is None:
-        found = _summed(files, metadata, column, manifests_of(files, metadata, snapshot))
-    return metadata, column, id, found, since
+        return PartitionStatsResult(str(id), statistics_files[id], len(rows or ()), True, False, known)
+    sums, since = _since(files, metadata, column, snapshot, statistics_files)
+    if sums is None:
+        sums = _summed(files, metadata, column, manifests_of(files, metadata, snapshot))
+    return metadata, column, id, sums, since
 
 
 def _files_of(metadata: TableMetadata) -> Mapping[int, str]:
@@ -129,18 +129,18 @@ def _since(
     place = next((place for place, id in enumerate(line) if id in there), None)
     if place is None:
         return None, 0
-    found = _read(files, there[line[place]], column)
-    if found is None:
+    sums_before = _read(files, there[line[place]], column)
+    if sums_before is None:
         return None, 0
     for id in reversed(line[:place]):
         manifests = manifests_of(files, metadata, metadata.snapshots[id])
         if any(manifest.added_snapshot_id is None for manifest in manifests):
             return None, 0  # version 1 need not say which snapshot made a manifest
         own = [manifest for manifest in manifests if manifest.added_snapshot_id == id]
-        found = _summed(files, metadata, column, own, found)
-    if any(min(sums.counts) < 0 for sums in found.values()):
+        sums_before = _summed(files, metadata, column, own, sums_before)
+    if any(min(sums.counts) < 0 for sums in sums_before.values()):
         return None, 0
-    return found, line[place]
+    return sums_before, line[place]
 
 
 def _summed(
@@ -148,7 +148,7 @@ def _summed(
     before: _Found | None = None,
 ) -> _Found:  # fmt: skip
     """The figures of the files in manifests, or those `before` with what manifests of one snapshot change."""
-    found: _Found = {} if before is None else before
+    sums_by_partition: _Found = {} if before is None else before
     weights = {EXISTING: 1, ADDED: 1, DELETED: 0} if before is None else {EXISTING: 0, ADDED: 1, DELETED: -1}
 
     def work(_: int, entries: pa.Table) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def _summed(
             if before is not None and row["status"] == EXISTING:
                 continue
             key = row["spec"], partition_key(row["partition"])
-            sums = found.setdefault(key, _Sums(row["spec"], row["partition"]))
+            sums = sums_by_partition.setdefault(key, _Sums(row["spec"], row["partition"]))
             weight = weights[row["status"]]
             rows, count = _PLACES[Content(row["content"])]
             sums.counts[rows] += weight * row["rows_sum"]
@@ -169,7 +169,7 @@ def _summed(
             changed = metadata.snapshots.get(row["snapshot"]) if row["snapshot"] is not None else None
             if changed is not None and (sums.updated is None or changed.timestamp_ms > sums.updated[0]):
                 sums.updated = changed.timestamp_ms, changed.snapshot_id
-    return found
+    return sums_by_partition
 
 
 def _grouped(entries: pa.Table, column: PartitionColumn, metadata: TableMetadata) -> Iterator[dict[str, Any]]:
@@ -245,12 +245,12 @@ def _read(files: Files, path: str, column: PartitionColumn) -> _Found | None:
         field.type for field in column.fields.values()
     ]:
         return None
-    found: _Found = {}
+    sums_by_partition: _Found = {}
     for row in table.to_pylist():
         partition = tuple(row["partition"].values())
         counts = [row[name] or 0 for name, _ in _COUNTS]
         updated = (row["last_updated_at"], row["last_updated_snapshot_id"])
         sums = _Sums(row["spec_id"], partition, [*counts, row.get(_VECTORS) or 0])
         sums.updated = updated if updated[0] is not None else None
-        found[row["spec_id"], partition_key(partition)] = sums
-    return found
+        sums_by_partition[row["spec_id"], partition_key(partition)] = sums
+    return sums_by_partition

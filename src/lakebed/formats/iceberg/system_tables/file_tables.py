@@ -154,5 +154,5 @@ def _batches(
         return [batch(entries.slice(start, _BATCH_ROWS).combine_chunks()) for start in starts]
 
     runs = [*runs_of(manifests)]
-    for made in map_runs(state.files, state.metadata, runs, work, ALL_COLUMNS, live_only):
-        yield from made
+    for made_batch in map_runs(state.files, state.metadata, runs, work, ALL_COLUMNS, live_only):
+        yield from made_batch

@@ -64,21 +64,21 @@ def partitions(state: State) -> SystemTable:
 
 def _summed(state: State, column: PartitionColumn) -> dict[Partition, _Sums]:
     """The sums of each partition. What stays of a run of manifests is a row per partition, content and snapshot."""
-    metadata, found = state.metadata, dict[Partition, _Sums]()
+    metadata, sums_by_partition = state.metadata, dict[Partition, _Sums]()
 
     def work(_: int, entries: pa.Table) -> list[tuple[int, Partition, int, int | None, int, int, int]]:
         return [*_grouped(entries, column, state)] if len(entries) else []
 
     for groups in map_runs(state.files, metadata, [*runs_of(state.manifests())], work, _READ):
         for spec_id, partition, content, snapshot_id, records, size, count in groups:
-            sums = found.setdefault(partition_key(partition), _Sums(partition, spec_id))
+            sums = sums_by_partition.setdefault(partition_key(partition), _Sums(partition, spec_id))
             sums.rows[content] += records
             sums.files[content] += count
             sums.bytes += size if content == Content.DATA else 0
             snapshot = metadata.snapshots.get(snapshot_id) if snapshot_id is not None else None
             if snapshot is not None and (sums.updated is None or snapshot.timestamp_ms > sums.updated[0]):
                 sums.updated, sums.spec_id = (snapshot.timestamp_ms, snapshot.snapshot_id), spec_id
-    return found
+    return sums_by_partition
 
 
 def _grouped(

@@ -249,8 +249,10 @@ class _Producer:
         if is_committed(attempt.metadata, attempt.head, options.branch, committer.user, self.identifier):
             committed = commit_of(attempt.metadata, attempt.head, committer.user, self.identifier)
             if committed is not None:
-                there = committed.summary.get(ORIGIN)
-                check_origin(self.identifier, self.origin, there, attempt.metadata.location, str(committed.snapshot_id))
+                origin = committed.summary.get(ORIGIN)
+                check_origin(
+                    self.identifier, self.origin, origin, attempt.metadata.location, str(committed.snapshot_id)
+                )
             raise _ReplayedError("this user has committed this identifier before")
         self._refuse_dropped_specs(attempt.metadata)
         if options.mode is Mode.OVERWRITE and not options.filter:
@@ -273,8 +275,8 @@ class _Producer:
     def own_deletes(self) -> RowDeletes:
         """The deletes that are not those of messages."""
         given = self._given()
-        found = self.deletes or RowDeletes()
-        return RowDeletes(tuple(file for file in found.added if file.path not in given))
+        deletes = self.deletes or RowDeletes()
+        return RowDeletes(tuple(file for file in deletes.added if file.path not in given))
 
     def drop_replaced(self) -> None:
         """Remove the delete files of messages in whose place others were committed."""
@@ -287,11 +289,14 @@ class _Producer:
     def _discard(self) -> None:
         """Remove the delete files that were written for another snapshot, but for those of the messages. The commit has
         not landed by now, or it would be known as a replay."""
-        given, found = self._given(), {file.path for file in self.deletes.added} if self.deletes is not None else set()
-        self.replaced += sorted(found & given)
-        if found - given:
+        given, delete_paths = (
+            self._given(),
+            {file.path for file in self.deletes.added} if self.deletes is not None else set(),
+        )
+        self.replaced += sorted(delete_paths & given)
+        if delete_paths - given:
             with suppress(LakebedError):
-                self.committer.operations.files.delete_many(sorted(found - given))
+                self.committer.operations.files.delete_many(sorted(delete_paths - given))
         self.deletes = None
 
     def _find(self, attempt: Attempt) -> RowDeletes:

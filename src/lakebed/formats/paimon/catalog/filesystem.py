@@ -37,8 +37,8 @@ class FileSystemRegistry:
         if not folders and database not in self.databases():
             raise no_database(self.settings.name, database)
         paths = [f"{database}{_SUFFIX}/{name}/schema" for name in folders]
-        there = self.store.together(self._has_schema, paths)
-        return [name for name, is_table in zip(folders, there, strict=True) if is_table]
+        has_schema = self.store.together(self._has_schema, paths)
+        return [name for name, is_table in zip(folders, has_schema, strict=True) if is_table]
 
     def create_database(self, name: str) -> None:
         """Make the folder, where the store has folders."""

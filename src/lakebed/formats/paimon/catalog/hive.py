@@ -205,15 +205,15 @@ class HiveRegistry:
                 table=store.location,
                 todo="Give its place as the option path to enter it as an external table, or remove the folder",
             )
-        there = History(store).latest_schema()
-        if _identity(there) != _identity(schema):
+        existing = History(store).latest_schema()
+        if _identity(existing) != _identity(schema):
             raise SchemaError(
                 "the table at this place has other columns or keys",
                 table=store.location,
-                why=f"it has {', '.join(f'{field.name} {field.type}' for field in there.fields)}",
+                why=f"it has {', '.join(f'{field.name} {field.type}' for field in existing.fields)}",
                 todo="Give its columns and keys, or another place",
             )
-        return there
+        return existing
 
 
 def _identity(schema: TableSchema) -> Any:

@@ -162,8 +162,10 @@ def with_server(given: Settings, answer: Mapping[str, Any]) -> Settings:
     """The settings of a REST catalog: the server's defaults, those that are given, the server's overrides. What is not
     known of the server's is left out."""
     texts: dict[str, str] = {}
-    for some in (answer.get("defaults") or {}, given.texts, answer.get("overrides") or {}):
-        texts.update({str(key): str(text) for key, text in some.items() if text is not None and _KNOWN.knows(str(key))})
+    for layer in (answer.get("defaults") or {}, given.texts, answer.get("overrides") or {}):
+        texts.update(
+            {str(key): str(text) for key, text in layer.items() if text is not None and _KNOWN.knows(str(key))}
+        )
     settings = Settings(given.name, texts, given.storage)
     _refuse_signing(settings)
     return settings

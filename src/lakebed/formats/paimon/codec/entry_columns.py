@@ -165,13 +165,13 @@ def _decoded(containers: Sequence[Container], schema: pa.Schema) -> pa.Table:
     for path, _, nullable in _COLUMNS.values():
         if path not in fields and not nullable:
             raise CorruptError("a manifest cannot be read", why=f"its entries have no {path}")
-    found = [name for name in schema.names if _COLUMNS[name][0] in fields]
+    known = [name for name in schema.names if _COLUMNS[name][0] in fields]
     record = {"type": "record", "name": "entry", "fields": [{"name": path, "type": t} for path, t in fields.items()]}
     order = {path: place for place, path in enumerate(fields)}
-    wanted = [order[_COLUMNS[name][0]] for name in found]
+    wanted = [order[_COLUMNS[name][0]] for name in known]
     batches = [*decode_blocks(containers, plain_fields(record), wanted, _BATCH_ROWS, Scratch())]
     rows = sum(batch.num_rows for batch in batches)
-    decoded = {name: pa.chunked_array([batch.column(n) for batch in batches]) for n, name in enumerate(found)}
+    decoded = {name: pa.chunked_array([batch.column(n) for batch in batches]) for n, name in enumerate(known)}
     columns = [_column(decoded.get(field.name), field, rows) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 

@@ -141,18 +141,18 @@ class _CommitLoop:
             twin = same and snapshot.commit_kind is new.kind and new.identifier != BATCH_IDENTIFIER
             return twin or snapshot.delta_manifest_list in self._tried
 
-        found, is_whole = look_back(self._history, self._first_seen, latest, is_ours)
-        if found is not None and found.delta_manifest_list not in self._tried:
-            raise ReplayedError(found)
+        landed, is_whole = look_back(self._history, self._first_seen, latest, is_ours)
+        if landed is not None and landed.delta_manifest_list not in self._tried:
+            raise ReplayedError(landed)
         if (
             latest is not None
-            and found is None
+            and landed is None
             and not is_whole
             and self._was_unseen is not None
             and self._was_unseen()
         ):
             raise ReplayedError(latest)
-        return found
+        return landed
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
         attempt = Attempt(self._history, self._schema, self._options, self._new, latest, self._delta)
@@ -273,17 +273,17 @@ class _CommitLoop:
         """Tell the catalog of a snapshot that stands. What fails goes to the log."""
         reporter = self._history.reporter
         if reporter is not None:
-            told = afterwards("its catalog was not told of new partitions", lambda: reporter(entries, self._schema))
-            for note in told:
+            notes = afterwards("its catalog was not told of new partitions", lambda: reporter(entries, self._schema))
+            for note in notes:
                 _LOG.warning("%s: %s", self._store.location, note)
 
     def _look(self, snapshot: Snapshot) -> PutOutcome:
         """What became of a put that the store does not vouch for. CommitUnknownError when the snapshot's file cannot be
         seen."""
         with suppress(StorageError):
-            there = self._history.find(snapshot.id)
-            if there is not None:
-                return PutOutcome.CREATED if snapshot.is_at(there) else PutOutcome.EXISTS
+            visible = self._history.find(snapshot.id)
+            if visible is not None:
+                return PutOutcome.CREATED if snapshot.is_at(visible) else PutOutcome.EXISTS
         raise CommitUnknownError(
             f"the store does not say whether snapshot {snapshot.id} was written",
             table=self._store.location,

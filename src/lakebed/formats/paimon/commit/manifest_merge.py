@@ -97,8 +97,8 @@ class FullMerge:
         if sum(meta.file_size for meta in changed) < settings.full_threshold or not changed:
             return None
         with_deletes = [meta for meta in changed if meta.num_deleted_files]
-        found = Entries.of(entries_of(store, with_deletes, stats=False)) if with_deletes else None
-        deletes = found.of_kind(DELETE) if found is not None else Entries.of([])
+        deleted_entries = Entries.of(entries_of(store, with_deletes, stats=False)) if with_deletes else None
+        deletes = deleted_entries.of_kind(DELETE) if deleted_entries is not None else Entries.of([])
         spread = _Spread.of(deletes, types)
         touched = [settings.must_change(meta) or spread.may_touch(meta) for meta in metas]
         kept = tuple(meta for meta, is_touched in zip(metas, touched, strict=True) if not is_touched)
@@ -160,7 +160,9 @@ class _Spread:
             return True
         lows, highs = (partition_values(row, self.types) for row in (stats.min_values, stats.max_values))
         columns = zip(lows, highs, stats.null_counts, self.bounds, self.nulls, strict=True)
-        return all(_overlap(low, high, bounds) or (some and count != 0) for low, high, count, bounds, some in columns)
+        return all(
+            _overlap(low, high, bounds) or (has_nulls and count != 0) for low, high, count, bounds, has_nulls in columns
+        )
 
 
 def _overlap(low: Any, high: Any, bounds: tuple[Any, Any] | None) -> bool:

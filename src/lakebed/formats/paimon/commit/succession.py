@@ -56,8 +56,8 @@ def place_of(
     `before` is the snapshot that it was made to follow, `entries` are those of its delta, and `written` are its
     metadata files.
     """
-    there = before and history.find(before.id)
-    if before is not None and before.is_at(there):
+    before_now = before and history.find(before.id)
+    if before is not None and before.is_at(before_now):
         return Place.IN_LINE
     ids = history.snapshot_ids()
     if any(number > claimed.id for number in ids):
@@ -95,16 +95,16 @@ def _followed(history: History, claimed: Snapshot, entries: Sequence[ManifestEnt
         if own & {meta.file_name for meta in metas}:
             return Place.IN_LINE
         added, deleted = ({entry.file.file_name for entry in entries if entry.kind == kind} for kind in (ADD, DELETE))
-        made = added - deleted
-        if made:  # a later commit may have deleted them, but the list of the manifests before it has them
-            has_files = any(entry.file.file_name in made for entry in entries_of(store, metas))
+        new_files = added - deleted
+        if new_files:  # a later commit may have deleted them, but the list of the manifests before it has them
+            has_files = any(entry.file.file_name in new_files for entry in entries_of(store, metas))
         else:
             has_files = _live(entries_of(store, manifest_metas(store, base_list(following)))) == _of(history, claimed)
     except DataCleanedError:
         return _before_expired(history, claimed) if history.find(following.id) is None else Place.IN_LINE
     if not has_files:
         return Place.OUT_OF_LINE
-    is_unique = bool(made) and claimed.commit_identifier == BATCH_IDENTIFIER
+    is_unique = bool(new_files) and claimed.commit_identifier == BATCH_IDENTIFIER
     return Place.IN_LINE if is_unique else Place.DOUBLE
 
 

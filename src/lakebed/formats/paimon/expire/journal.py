@@ -22,8 +22,8 @@ def finish(history: History, schema: TableSchema, options: Options, journals: It
             store.delete_many(listed["snapshots"])
             needed = set(UnusedFiles(history, schema, options).all_needed())
             unneeded = [path for path in listed["files"] if path not in needed]
-            there = zip(unneeded, store.together(store.exists, unneeded), strict=True)
-            paths = [path for path, exists in there if exists]
+            existing = zip(unneeded, store.together(store.exists, unneeded), strict=True)
+            paths = [path for path, exists in existing if exists]
             store.delete_many(paths)
             deleted += paths
         store.delete(journal)

@@ -99,10 +99,10 @@ class NamedFiles:
             wave = [self._manifests[file.name] or () for file in lists[start : start + _LISTS_AT_ONCE]]
             try:
                 read = self._by_manifest([file for files in wave for file in files])
-                found = [[entry for file in files for entry in read[file.name]] for files in wave]
+                entries_of_waves = [[entry for file in files for entry in read[file.name]] for files in wave]
             except DataCleanedError:
-                found = [self._entries_there(files) for files in wave]
-            yield from found
+                entries_of_waves = [self._entries_there(files) for files in wave]
+            yield from entries_of_waves
 
     def data_entries(self, snapshots: Sequence[Snapshot]) -> Iterator[Iterator[ManifestEntry]]:
         """The entries of all data manifests of each snapshot, unmerged. DataCleanedError when a list or a manifest of

@@ -92,11 +92,11 @@ def _late_snapshots(history: History) -> list[str]:
 @looks_again
 def _remove(history: History, schema: TableSchema, options: Options, own: Options, dry_run: bool) -> ExpireResult:
     store, age = history.store, own[ORPHANS_AGE]
-    found = [*_candidates(history, len(schema.partition_keys))]
+    candidates = [*_candidates(history, len(schema.partition_keys))]
     if history.latest() is None:
         return ExpireResult((), (), (Skipped("all files", "the branch has no snapshot that would name any"),), dry_run)
     named = {path.rpartition("/")[2] for path in UnusedFiles(history, schema, options).all_named()}
-    unnamed = sorted(path for path in found if path.rpartition("/")[2] not in named)
+    unnamed = sorted(path for path in candidates if path.rpartition("/")[2] not in named)
     now = clock.now() if dry_run or not unnamed else certain_now(store, OWN_FOLDER)
     old = {*older_than(store, unnamed, now - age / 1000)}
     why = f"it is younger than {counted(age / 3_600_000, 'hour')} ({ORPHANS_AGE.key})"

@@ -107,13 +107,13 @@ class PartitionExpiry:
             return ExpireResult(names, (), plan.kept, dry_run, tuple(partition.note for partition in plan.expired))
         user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         committer = Committer(self.history, schema, options, CommitOptions(user, named=named_callbacks(options)))
-        said: list[str] = []
+        expiry_notes: list[str] = []
 
         def commit(replaced: ReplacedPartitions) -> None:
-            said.extend(committer.commit(BATCH_IDENTIFIER, (), replaced).notes)
+            expiry_notes.extend(committer.commit(BATCH_IDENTIFIER, (), replaced).notes)
 
         gone, kept = self._expire(commit, self.history.latest)
-        notes = (*(partition.note for partition in gone), *said)
+        notes = (*(partition.note for partition in gone), *expiry_notes)
         return ExpireResult(tuple(partition.name for partition in gone), (), kept, dry_run, notes)
 
     def run_if_due(self, user: str, identifier: int, latest: Snapshot | None) -> Snapshot | None:
@@ -169,8 +169,8 @@ class PartitionExpiry:
         reporter = history.reporter
         if reporter is None or history.branch != MAIN_BRANCH or history.branches():
             return
-        told = afterwards("its catalog still has old partitions", lambda: reporter.dropped(partitions, self.schema))
-        for note in told:
+        notes = afterwards("its catalog still has old partitions", lambda: reporter.dropped(partitions, self.schema))
+        for note in notes:
             _LOG.warning("%s: %s", history.store.location, note)
 
     def _plan(self, latest: Snapshot | None, seconds: float, gone: int = 0) -> PartitionPlan:

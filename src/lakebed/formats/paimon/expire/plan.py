@@ -109,8 +109,8 @@ class RetentionPlanner:
 
         def first_young() -> int | None:
             # Those before `begin` may go whatever their age, but are read for their users, and `bound` as the next one.
-            candidates = (found for found in self._ascending(earliest, bound + 1) if begin <= found.id < bound)
-            return next((found.id for found in candidates if self._is_young(found, now)), None)
+            candidates = (snapshot for snapshot in self._ascending(earliest, bound + 1) if begin <= snapshot.id < bound)
+            return next((snapshot.id for snapshot in candidates if self._is_young(snapshot, now)), None)
 
         looks: tuple[Callable[[], Any], ...] = first_young, look
         young, readers = self.history.store.together(lambda act: act(), looks)
@@ -127,7 +127,7 @@ class RetentionPlanner:
     def exactly(self, ids: Sequence[int]) -> list[Snapshot]:
         """The snapshots of these ids that are there, as they were read since the last `plan` began."""
         missing = [number for number in ids if number not in self._fresh]
-        self._fresh |= {found.id: found for found in self.history.find_many(missing) if found is not None}
+        self._fresh |= {snapshot.id: snapshot for snapshot in self.history.find_many(missing) if snapshot is not None}
         return [self._fresh[number] for number in ids if number in self._fresh]
 
     def _is_young(self, snapshot: Snapshot, now: int) -> bool:
@@ -190,7 +190,7 @@ class RetentionPlanner:
         while start < len(ids):
             end = start + wave
             missing = [number for number in ids[start:end] if number not in self._known and number not in self._fresh]
-            self._fresh |= {found.id: found for found in self.history.find_many(missing) if found is not None}
+            self._fresh |= {each.id: each for each in self.history.find_many(missing) if each is not None}
             for number in ids[start:end]:
                 snapshot = self._fresh.get(number) or self._known.get(number)
                 if snapshot is not None:

@@ -209,7 +209,10 @@ class UnusedFiles:
         appended = [entry for entry in added if entry.file.file_source != SOURCE_COMPACT]
         deleted = [entry for entry in entries if entry.kind != ADD and entry.file.file_name not in names]
         return _Changes(
-            *([path for entry in some for path in self._paths(entry)] for some in (added, appended, deleted))
+            *(
+                [path for entry in entries_of_kind for path in self._paths(entry)]
+                for entries_of_kind in (added, appended, deleted)
+            )
         )
 
     def _changelog_files(self, snapshots: Iterable[Snapshot]) -> list[str]:

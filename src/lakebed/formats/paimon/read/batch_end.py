@@ -135,8 +135,8 @@ class Look:
 
     def _snapshot(self, snapshot_id: int) -> Snapshot:
         if snapshot_id not in self.snapshots:
-            for found in ReadableSnapshots(self.request.history).all_of([snapshot_id]):
-                self.snapshots[found.id] = found
+            for snapshot in ReadableSnapshots(self.request.history).all_of([snapshot_id]):
+                self.snapshots[snapshot.id] = snapshot
         return self.snapshots[snapshot_id]
 
     def _following(self, first: int, newest: Snapshot) -> Iterator[Snapshot]:
@@ -146,8 +146,8 @@ class Look:
         for start in range(first, newest.id + 1, width):
             ids = range(start, min(start + width, newest.id + 1))
             missing = [number for number in ids if number not in self.snapshots]
-            for found in ReadableSnapshots(self.request.history).all_of(missing):
-                self.snapshots[found.id] = found
+            for snapshot in ReadableSnapshots(self.request.history).all_of(missing):
+                self.snapshots[snapshot.id] = snapshot
             yield from (self.snapshots[number] for number in ids)
 
     def _must_wait(self, snapshot: Snapshot) -> bool:

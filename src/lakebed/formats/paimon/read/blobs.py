@@ -102,8 +102,8 @@ class BlobColumn:
 
         arrays = self.store.together(read, parts)
         place = np.full(len(lengths), -1, np.int64)
-        there = [part.rows for part in parts]
-        place[np.concatenate([np.zeros(0, np.int64), *there])] = np.arange(sum(map(len, there)))
+        rows = [part.rows for part in parts]
+        place[np.concatenate([np.zeros(0, np.int64), *rows])] = np.arange(sum(map(len, rows)))
         values = pa.concat_arrays([pa.array([], pa.binary()), *arrays])
         return values.take(pa.array(place, mask=place < 0))
 

@@ -19,7 +19,7 @@ def consumers(history: History) -> dict[str, int]:
     listing = history.store.list(f"{branch_prefix(history.branch)}consumer")
     names = sorted(named(listing.names, "consumer"))
     following = history.store.together(lambda name: next_snapshot(history, name), names)
-    return {name: found for name, found in zip(names, following, strict=True) if found is not None}
+    return {name: snapshot for name, snapshot in zip(names, following, strict=True) if snapshot is not None}
 
 
 def next_snapshot(history: History, consumer: str) -> int | None:

@@ -50,9 +50,9 @@ class EvolvedRows:
                 sides.append(BlobColumn(self.store, self.split, field.name, files, group.first, group.rows).batches())
         schema = arrow_schema(self.wanted)
         for batch in side_by_side(sides, group.rows, self.store.location):
-            there = {*batch.schema.names}
+            names = {*batch.schema.names}
             columns = [
-                batch.column(name) if name in there else pa.nulls(len(batch), schema.field(name).type)
+                batch.column(name) if name in names else pa.nulls(len(batch), schema.field(name).type)
                 for name in schema.names
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)

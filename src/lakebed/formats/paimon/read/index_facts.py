@@ -42,8 +42,8 @@ class FileIndexes:
         self._are_there = bool(beside) or embedded.null_count < len(entries)
         if self._are_there:
             self._names = entries.table.column("file_name").to_pylist()
-            found = zip(self._names, embedded.to_pylist(), strict=True)
-            self._blobs = [self._read(name, beside.get(name, data)) for name, data in found]
+            indexes = zip(self._names, embedded.to_pylist(), strict=True)
+            self._blobs = [self._read(name, beside.get(name, data)) for name, data in indexes]
 
     def facts(self, field: DataField, schema: TableSchema, schema_of: SchemaOf) -> list[Facts]:
         """The facts of a column: one for each index that a file has of it, at the most."""

@@ -24,15 +24,15 @@ class ReadableSnapshots:
 
     def all_of(self, ids: Sequence[int]) -> list[Snapshot]:
         """Every snapshot of these ids. DataCleanedError names what can still be read when one is gone."""
-        found = [*self.history.find_many(ids)]
-        missing = [place for place, snapshot in enumerate(found) if snapshot is None]
+        readable = [*self.history.find_many(ids)]
+        missing = [place for place, snapshot in enumerate(readable) if snapshot is None]
         if missing:
             kept = self.history.store.together(self._changelog, [ids[place] for place in missing])
             for place, snapshot in zip(missing, kept, strict=True):
-                found[place] = snapshot
-        snapshots = [snapshot for snapshot in found if snapshot is not None]
-        if len(snapshots) < len(found):
-            raise self.gone(next(number for number, one in zip(ids, found, strict=True) if one is None))
+                readable[place] = snapshot
+        snapshots = [snapshot for snapshot in readable if snapshot is not None]
+        if len(snapshots) < len(readable):
+            raise self.gone(next(number for number, one in zip(ids, readable, strict=True) if one is None))
         return snapshots
 
     def oldest(self) -> int | None:

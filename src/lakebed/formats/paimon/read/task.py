@@ -184,11 +184,11 @@ def _matching(
         if name is not None:
             paths[group[0].file_name] = f"{split.folder}/{name}"
     for start in range(0, len(groups), _INDEXES_AHEAD):
-        some = groups[start : start + _INDEXES_AHEAD]
-        wanted = [group[0].file_name for group in some if group[0].file_name in paths]
+        wave = groups[start : start + _INDEXES_AHEAD]
+        wanted = [group[0].file_name for group in wave if group[0].file_name in paths]
         contents = store.together(lambda name: _content(store, paths[name]), wanted)
         indexes = dict(zip(wanted, contents, strict=True))
-        for group in some:
+        for group in wave:
             index = indexes.get(group[0].file_name)
             asked = len(group) == 1 and (index is not None or pruning.schema.primary_keys)
             entry = ManifestEntry(ADD, split.partition, split.bucket, _NO_TOTAL, group[0])

@@ -44,8 +44,8 @@ class Versions:
 
     def any_of(self, rows: Bools) -> Bools:
         """A mask of the runs that have one of these rows."""
-        found: Bools = np.logical_or.reduceat(rows, self.runs.starts)
-        return found
+        has_row: Bools = np.logical_or.reduceat(rows, self.runs.starts)
+        return has_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Folding:
         changes = None
         if self.rules.lookup.changelog:
             changes = self._changes(versions.rows, before, merged, versions.any_of(levels == 0), last)
-        found = before[before >= 0]
-        return Merged(merged, changes, places[found[levels[found] > versions.output]])
+        known = before[before >= 0]
+        return Merged(merged, changes, places[known[levels[known] > versions.output]])
 
     @staticmethod
     def _merge(function: MergeFunction, versions: Versions) -> pa.Table:

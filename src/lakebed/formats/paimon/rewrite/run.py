@@ -92,13 +92,13 @@ def rewrite_files(
         plan = plan_compaction(compactor, latest, where, minor, dry_run).up_to(own[MAX_FILES])
         return Compaction(history, schema, options, user, compactor, plan)
 
-    told: tuple[str, ...] = ()
+    earlier_instants: tuple[str, ...] = ()
     if rescales and schema.primary_keys and not dry_run:
         compactor = BucketCompactor.of(history, CompactionRules.of(schema, WriteOptions.of(schema, options)))
         telling = plan_telling(compactor, history.latest(), where)
-        told = Compaction(history, schema, options, user, compactor, telling).run(dry_run, engine).instants
+        earlier_instants = Compaction(history, schema, options, user, compactor, telling).run(dry_run, engine).instants
     result = planned().run(dry_run, engine)
-    return replace(result, instants=(*told, *result.instants))
+    return replace(result, instants=(*earlier_instants, *result.instants))
 
 
 def _refuse_bound(own: Options, what: str, history: History) -> None:

@@ -131,9 +131,9 @@ class CompactionRules:
         """
         runs, levels = sorted_runs(files), number_of_levels(self.options.table, files)
         top = levels - 1
-        made = max((file.creation_time or 0 for file in files if file.level == top), default=None)
+        newest = max((file.creation_time or 0 for file in files if file.level == top), default=None)
         picker = UniversalPicker.of(self.options.table, self.lookup.needed)
-        pick = picker.pick(levels, runs, None if made is None else now_ms - made)
+        pick = picker.pick(levels, runs, None if newest is None else now_ms - newest)
         if pick is None:
             return None
         taken = tuple(file for run in runs[: pick.runs] for file in run.files)

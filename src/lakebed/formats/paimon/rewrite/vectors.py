@@ -31,8 +31,8 @@ class BucketVectors:
         self._store = store
         marked = [file for file in files if file.file_name in deletions]
         reader = DeletionVectors(store, marked, deletions)
-        found = ((file.file_name, reader.of(file)) for file in marked)
-        self._positions: dict[str, Int64s] = {name: positions for name, positions in found if positions is not None}
+        vectors = ((file.file_name, reader.of(file)) for file in marked)
+        self._positions: dict[str, Int64s] = {name: positions for name, positions in vectors if positions is not None}
         self._added: dict[str, list[Int64s]] = {}
         self.changed = False
         """Whether a row was deleted, or a vector forgotten, since the vectors were read."""

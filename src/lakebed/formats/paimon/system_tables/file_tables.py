@@ -101,11 +101,11 @@ class FileTables:
     ) -> list[tuple[Any, ...]]:
         sums: dict[tuple[Any, ...], list[int]] = {}
         for entry in entries:
-            found = sums.setdefault(place(entry), [0, 0, 0, 0])
-            found[0] += entry.file.row_count
-            found[1] += entry.file.file_size
-            found[2] += 1
-            found[3] = max(found[3], entry.file.creation_time or 0)
+            counts = sums.setdefault(place(entry), [0, 0, 0, 0])
+            counts[0] += entry.file.row_count
+            counts[1] += entry.file.file_size
+            counts[2] += 1
+            counts[3] = max(counts[3], entry.file.creation_time or 0)
         return [(*key, *figures) for key, figures in sorted(sums.items())]
 
     def _file(self, entry: ManifestEntry) -> tuple[Any, ...]:

@@ -80,8 +80,8 @@ class TagsOfCommits:
             options = self.tags.options
             day = wall_clock(latest.time_millis, process_zone(options))
             name = options[opt.TAG_BATCH_NAME] or f"{_OF_BATCHES}{day:%Y-%m-%d}"
-            there = self.tags.read(name)
-            if there is None or there.snapshot.id < latest.id:
+            existing = self.tags.read(name)
+            if existing is None or existing.snapshot.id < latest.id:
                 self.tags.renew(name, latest)
             self._remove_surplus()
 

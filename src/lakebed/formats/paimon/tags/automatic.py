@@ -137,7 +137,9 @@ class AutomaticTags:
         history = self.tags.history
         ids = [number for number in history.snapshot_ids() if number > after]
         for begin in range(0, len(ids), _AT_ONCE):
-            yield from (found for found in history.find_many(ids[begin : begin + _AT_ONCE]) if found is not None)
+            yield from (
+                snapshot for snapshot in history.find_many(ids[begin : begin + _AT_ONCE]) if snapshot is not None
+            )
 
     # ---- times ----
 

@@ -68,10 +68,10 @@ class BloomFilter:
 
     def may_equal(self, keys: Sequence[Key]) -> bool:
         """Whether all bits of one of the keys are set."""
-        found: Any = np.ones(len(keys), np.bool_)
+        may: Any = np.ones(len(keys), np.bool_)
         for places in self._places(hashed(self._kind, _as_keys(self._kind, keys))):
-            found &= (self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1 == 1
-        return bool(found.any())
+            may &= (self._bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1 == 1
+        return bool(may.any())
 
     def may_differ(self, keys: Sequence[Key]) -> bool:
         """Unknown."""

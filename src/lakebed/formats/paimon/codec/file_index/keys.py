@@ -99,10 +99,10 @@ class KeyKind:
         if given != kind and exact.cast(given) != values:
             raise ValueError(f"{kind} does not hold the value")
         keys = self.keys(exact)
-        found: list[Key] = keys.to_pylist() if isinstance(keys, pa.Array) else [int(key) for key in keys]
+        literals: list[Key] = keys.to_pylist() if isinstance(keys, pa.Array) else [int(key) for key in keys]
         if self.is_float:
-            found += [-1 - key for key in found if key in (0, -1)]
-        return list(dict.fromkeys(found))
+            literals += [-1 - key for key in literals if key in (0, -1)]
+        return list(dict.fromkeys(literals))
 
     # ---- stored keys ----
 
