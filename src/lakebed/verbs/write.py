@@ -127,7 +127,7 @@ class Sink(Protocol):
         are removed.
 
         `origin` says where the rows come from, "" where that is unknown. The commit keeps it, and CommitConflictError
-        is raised where the identifier was committed with another one (`lakebed.kernel.commit.origin`).
+        is raised where the identifier was committed with another one (`lakebed.kernel.commit.replay`).
         """
         ...
 

@@ -17,14 +17,14 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.layout import WRITES
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.origin import check_origin
+from lakebed.kernel.commit.replay import check_origin
 from lakebed.kernel.options import is_number
 from lakebed.model.commit import BATCH_IDENTIFIER
 
 COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
 """Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
 ORIGIN = "lakebed.commit.origin"
-"""Extra metadata of a commit: where its rows come from (`lakebed.kernel.commit.origin`)."""
+"""Extra metadata of a commit: where its rows come from (`lakebed.kernel.commit.replay`)."""
 ARCHIVED_COMMITS = 1000
 """How many archived commits are looked at, newest first."""
 _TOGETHER = 100

@@ -23,7 +23,7 @@ from lakebed.model.commit import BATCH_IDENTIFIER
 USER, IDENTIFIER = "lakebed.commit-user", "lakebed.commit-identifier"
 """Keys in the summary of a snapshot."""
 ORIGIN = "lakebed.commit-origin"
-"""The key of where the rows come from (`lakebed.kernel.commit.origin`)."""
+"""The key of where the rows come from (`lakebed.kernel.commit.replay`)."""
 PREFIX = "lakebed.writer."
 MOST = 200
 """How many writers a table remembers. Beyond that, the one with the oldest last commit is forgotten."""

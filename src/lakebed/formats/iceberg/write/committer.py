@@ -36,8 +36,7 @@ from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFinder
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
-from lakebed.kernel.commit.origin import check_origin
-from lakebed.kernel.commit.recovery import refuse_lost_files
+from lakebed.kernel.commit.replay import check_origin, refuse_lost_files
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates.where import parse_where
 from lakebed.kernel.sizing.staging import StagedBuckets

@@ -38,8 +38,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import OwedCallbacks
-from lakebed.kernel.commit.origin import check_origin
-from lakebed.kernel.commit.recovery import refuse_lost_files
+from lakebed.kernel.commit.replay import check_origin, refuse_lost_files
 from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.options import Options
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult, Outcome

@@ -64,7 +64,7 @@ class NewSnapshot:
     - `last_safe`: no other user may have compacted, overwritten or written to real buckets after this snapshot; None
       or negative: do not look.
     - `watermark`: that of the rows, in milliseconds since 1970; None: that of the latest snapshot.
-    - `origin`: where the rows come from, "" where that is unknown (`lakebed.kernel.commit.origin`).
+    - `origin`: where the rows come from, "" where that is unknown (`lakebed.kernel.commit.replay`).
     - `merges_manifests`: it changes no file, and merges all manifests that can be.
     """
 
