@@ -105,7 +105,7 @@ def test_wrong_arguments(name: str, given: list[Any], named: dict[str, Any], sai
 
 
 def test_arguments_are_constants() -> None:
-    with pytest.raises(UsageError, match="the argument table of lakebed_files is no constant"):
+    with pytest.raises(UsageError, match="the argument table of lakebed_files is not a constant"):
         analyzed("lakebed_files", {}, [(False, None)], {})
 
 

@@ -15,7 +15,7 @@ def rollback(
     table: TableArgument,
     to: Annotated[str, typer.Argument(help="Where to go back to: tag:NAME, an instant, a snapshot id or a timestamp.")],
     any_snapshot: Annotated[
-        bool, typer.Option("--any-snapshot", help="Iceberg: take a snapshot that is no ancestor, too.")
+        bool, typer.Option("--any-snapshot", help="Iceberg: also take a snapshot that is not an ancestor.")
     ] = False,
     dry_run: DryRunOption = False,
     option: OptionOption = None,

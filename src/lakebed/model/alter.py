@@ -22,7 +22,7 @@ NewType: TypeAlias = pa.DataType | str
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column. In Paimon, rows that are there have null in it, also where it has a `default`, which is for new
+    """A new column. In Paimon, existing rows have null in it, also where it has a `default`, which is for new
     rows. In Iceberg they have the default, too."""
 
     name: Path

@@ -96,7 +96,7 @@ def _bound(
     for parameter, (is_constant, value) in arguments.items():
         if not is_constant:
             raise UsageError(
-                f"the argument {parameter} of {name} is no constant",
+                f"the argument {parameter} of {name} is not a constant",
                 why="the function runs once for the query, not for each row",
                 todo="Give a literal, or a parameter of the query",
             )

@@ -13,12 +13,12 @@ def checked_changes(changes: object) -> tuple[Change, ...]:
     several = (changes,) if isinstance(changes, Change) else changes
     todo = "Give what lakebed.add_column(...) and its like return, or a list of them"
     if not isinstance(several, Sequence) or isinstance(several, str):
-        raise UsageError(f"a {type(changes).__name__} is no change of a table", todo=todo)
+        raise UsageError(f"a {type(changes).__name__} is not a change of a table", todo=todo)
     for change in several:
         if not isinstance(change, Change):
-            raise UsageError(f"a {type(change).__name__} is no change of a table", todo=todo)
+            raise UsageError(f"a {type(change).__name__} is not a change of a table", todo=todo)
     if not several:
-        raise UsageError("there is no change to make", todo=todo)
+        raise UsageError("no change was given", todo=todo)
     return tuple(several)
 
 

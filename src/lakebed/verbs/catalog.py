@@ -77,5 +77,7 @@ class Catalog(ABC):
         texts = option_texts(options)
         late = [key for key in texts if key.lower().startswith(CATALOG_OPTIONS)]
         if late:
-            raise UsageError(f"option {late[0]!r} comes too late", todo="Give it to lakebed.catalog")
+            raise UsageError(
+                f"option {late[0]!r} only works when the catalog is opened", todo="Give it to lakebed.catalog"
+            )
         return {**self._options, **texts}

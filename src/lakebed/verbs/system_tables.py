@@ -100,5 +100,9 @@ def named(name: object, known: Mapping[str, Callable[[], SystemTable]], table: s
         return known[plain]()
     near = nearest_of(plain, known)
     guess = f"Did you mean {near!r}? " if near else ""
-    what = f"there is no metadata table {name!r}" if isinstance(name, str) else f"a {type(name).__name__} names none"
+    what = (
+        f"there is no metadata table {name!r}"
+        if isinstance(name, str)
+        else f"a {type(name).__name__} is not a metadata table's name"
+    )
     raise UsageError(what, table=table, todo=f"{guess}There are: {', '.join(sorted(known))}")

@@ -38,7 +38,7 @@ def test_nothing_is_deleted_until_it_expires(table: Table) -> None:
 def test_what_is_no_ancestor_is_refused(table: Table) -> None:
     _first, second, third = (instant.time for instant in table.history())
     table.rollback(second)
-    with pytest.raises(UsageError, match="is no ancestor of the head of branch 'main'"):
+    with pytest.raises(UsageError, match="is not an ancestor of the head of branch 'main'"):
         table.rollback(third)
     assert ids(table) == [0, 1]
 

@@ -167,7 +167,7 @@ class TimestampPartitions:
             if gap.any():
                 text = column[int(np.flatnonzero(gap)[0])].as_py()
                 raise SchemaError(
-                    f"{text!r} is no time in {zone.id}",
+                    f"{text!r} is not a time in {zone.id}",
                     why="clocks were put forward over it",
                     todo="Write an offset into the text, or take UTC as time zone",
                 )
@@ -186,7 +186,7 @@ def check_zones(options: Options, table: str) -> None:
     for option in (opt.INPUT_ZONE, opt.OUTPUT_ZONE, opt.BOTH_ZONES):
         if options[option].strip() and not is_zone(options[option]):
             raise OptionError(
-                f"{options[option]!r} is no time zone",
+                f"{options[option]!r} is not a time zone",
                 key=option.key,
                 table=table,
                 todo="Give one such as UTC, Europe/Berlin or GMT+05:30",

@@ -192,7 +192,7 @@ def refuse_secrets(keys: Iterable[str], table: str = "") -> None:
                 f"property {key!r} is not kept in a table",
                 key=key,
                 table=table,
-                why="whoever can read the table could read the secret",
+                why="everyone who can read the table could read the secret",
                 todo="Give it to lakebed.open, as lakebed.storage.setting.KEY, or to the catalog",
             )
 
@@ -210,7 +210,7 @@ def refuse_without_audit(stored: Mapping[str, str], given: Mapping[str, str], op
         raise UsageError(
             f"the option {option} needs a table with {WAP_ENABLED.key}=true",
             table=table,
-            why="without it, other engines ignore such a setting and publish at once",
+            why="without it, other engines ignore this setting and publish at once",
             todo=f"Set the table property {WAP_ENABLED.key}, or write to a branch with the option {BRANCH.key}",
         )
 

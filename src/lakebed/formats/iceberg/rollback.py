@@ -82,7 +82,7 @@ def _target(metadata: TableMetadata, line: list[int], to: Position, branch: str,
         raise NotInHistoryError(f"there is no snapshot at {text}", table=metadata.location, todo="Name another one")
     if target.snapshot_id not in line and not any_snapshot:
         raise UsageError(
-            f"{text} is no ancestor of the head of branch {branch!r}",
+            f"{text} is not an ancestor of the head of branch {branch!r}",
             table=metadata.location,
             why="it was committed on another branch, or the branch was rolled back before it",
             todo="Choose a snapshot of that branch, create a branch there, or set it all the same with "

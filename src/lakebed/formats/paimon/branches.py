@@ -100,7 +100,7 @@ class Branches:
             raise UsageError(
                 f"branch {name!r} is in use",
                 table=store.location,
-                why="it is the one that is open" if name == self.history.branch else f"{opt.FALLBACK_BRANCH.key} is it",
+                why="it is the open branch" if name == self.history.branch else f"{opt.FALLBACK_BRANCH.key} is it",
                 todo="Open the main branch, and remove the option",
             )
         if name not in self.history.branches() and not store.exists(_note(name)):

@@ -266,7 +266,7 @@ class Inspection:
                     Health.ATTENTION,
                     f"callback {name} was not called for the snapshots after {seen}",
                     "its calls failed, or the writer died before them; other writers' commits do not call it",
-                    f"Commit with the callback, or remove .lakebed/callbacks/{name} if it is no longer in use",
+                    f"Commit with the callback, or remove .lakebed/callbacks/{name} if you no longer use it",
                 )
         if self.listed.journals.files:
             yield Finding(
@@ -327,7 +327,7 @@ def _ends(history: History, ids: Sequence[int]) -> Ends | None:
     earliest, latest = history.find_many((ids[0], ids[-1]))
     if earliest is None or latest is None:
         raise DataCleanedError(
-            "a snapshot is gone", table=history.store.location, why="it expired or was rolled back meanwhile"
+            "a snapshot is gone", table=history.store.location, why="it has expired or was rolled back since"
         )
     return earliest, latest
 

@@ -30,7 +30,7 @@ def check_origin(identifier: int, origin: str, committed: str | None, table: str
         instant=instant,
         why="the checkpoint is older than the table: it was lost in part, or a copy from before this commit was "
         "restored, and the source has more rows now",
-        todo="Restore the newest checkpoint. Where there is none, start with a new checkpoint behind the rows that the "
+        todo="Restore the newest checkpoint. If you have none, start with a new checkpoint after the rows that the "
         "table has",
     )
 

@@ -23,7 +23,7 @@ _TODO = {
     "InvalidAccessKeyId": f"Check the key: {_KEYS}",
     "XAdminUserNotFound": f"Check the key: {_KEYS}",
     "SignatureDoesNotMatch": "Check the secret: lakebed.storage.setting.aws_secret_access_key (AWS_SECRET_ACCESS_KEY)",
-    "ExpiredToken": "Get new keys and set them anew, with lakebed.storage.setting.aws_session_token "
+    "ExpiredToken": "Get new keys and set them again, with lakebed.storage.setting.aws_session_token "
     "(AWS_SESSION_TOKEN), or name a function that renews them in lakebed.storage.provider",
     "TokenRefreshRequired": "Get new keys, or name a function that renews them in lakebed.storage.provider",
     "InvalidToken": "Check lakebed.storage.setting.aws_session_token (AWS_SESSION_TOKEN), or unset it",

@@ -56,7 +56,7 @@ def read_times(texts: pa.StringArray, patterns: Sequence[str]) -> LocalTimes:
         open_[taken] = False
     if open_.any():
         text = texts[int(np.flatnonzero(open_)[0])].as_py()
-        raise SchemaError(f"{text!r} is no time of the format {' or '.join(patterns)}")
+        raise SchemaError(f"{text!r} does not match the format {' or '.join(patterns)}")
     return LocalTimes(local, offsets, zoned)
 
 
@@ -179,4 +179,4 @@ def _times(values: dict[str, Int64s], count: int) -> tuple[LocalTimes, Bools]:
 def _check(found: pa.StructArray, possible: Bools) -> None:
     if not possible.all():
         text = pc.struct_field(found, "all")[int(np.flatnonzero(~possible)[0])].as_py()
-        raise SchemaError(f"{text!r} is no time", why="it has the form of one, but such a day or hour does not exist")
+        raise SchemaError(f"{text!r} is not a time", why="it has the right form, but that day or hour does not exist")

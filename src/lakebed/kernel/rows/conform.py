@@ -81,7 +81,7 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.
             f"column {field.name!r} may not be null, but {rows} no value",
             table=table,
             why=f"the first is row {row}",
-            todo="Give every row a value, or filter such rows",
+            todo="Give every row a value, or filter out such rows",
         )
     inside = _required_but_null(given, field.type) if _requires(field.type) else None
     if inside is not None:

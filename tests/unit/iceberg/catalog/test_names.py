@@ -38,7 +38,7 @@ def test_names_and_options_that_make_no_sense(tmp_path: Path) -> None:
             opened.open(name)
         with pytest.raises(UsageError, match="not the name of a table"):
             opened.drop(name)
-    with pytest.raises(UsageError, match="comes too late"):
+    with pytest.raises(UsageError, match="only works when the catalog is opened"):
         opened.open("sales.orders", {"lakebed.catalog.uri": "x"})
     with pytest.raises(OptionError, match="Did you mean"):
         opened.open("sales.orders", {"snapshot-idd": "1"})

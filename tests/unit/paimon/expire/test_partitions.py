@@ -214,7 +214,7 @@ def test_values_without_a_time_stay_with_a_reason(make: Make) -> None:
     table = make(**BY_HAND)
     table.write(rows(("x", 1, "v", 1)))
     (kept,) = table.expire(options=OLD).kept
-    assert kept.what == "dt=x" and "'x' is no time" in kept.reason
+    assert kept.what == "dt=x" and "'x' is not a time" in kept.reason
     nulls = make(primary_key=(), bucket="-1", **BY_HAND)
     nulls.write(rows((None, 1, "v", 1)))
     (kept,) = nulls.expire(options=OLD).kept

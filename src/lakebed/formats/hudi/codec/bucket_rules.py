@@ -59,7 +59,7 @@ class BucketRules:
                 f"the rules of numbers of buckets are of the type {rule!r}",
                 key="hoodie.bucket.index.partition.rule.type",
                 table=table,
-                todo="Give regex, the only type that there is",
+                todo="Give regex, the only type",
             )
         parts = expressions.split(";")
         while len(parts) > 1 and not parts[-1]:
@@ -131,7 +131,7 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
             raise ValueError(number)
     except ValueError as error:
         raise OptionError(
-            f"{text!r} is no rule for numbers of buckets",
+            f"{text!r} is not a rule for numbers of buckets",
             key=EXPRESSIONS,
             table=table,
             why="expected a regular expression without commas, a comma, and a whole number of at least 1",
@@ -142,7 +142,7 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
         pattern = re.compile(expression, re.ASCII) if is_served else None
     except re.error as error:
         raise OptionError(
-            f"{expression!r} is no regular expression",
+            f"{expression!r} is not a regular expression",
             key=EXPRESSIONS,
             table=table,
             why=str(error),
@@ -152,7 +152,7 @@ def _pattern(text: str, table: str) -> tuple[re.Pattern[str], int]:
         raise UnsupportedError(
             f"lakebed does not take the regular expression {expression!r}",
             table=table,
-            why="Java, which Hudi's engines use, may read it in another way than Python, or it could take for ever",
+            why="Java, which Hudi's engines use, may read it differently than Python, or matching could take forever",
             todo=r"Use plain characters, classes such as [0-9] and \d, groups, and repetitions that are not nested",
         )
     return pattern, count

@@ -74,7 +74,7 @@ class HashingMetadata:
                 raise CorruptError(
                     f"the plan {instant} does not belong to the buckets of partition {self.partition!r}",
                     why=f"it has a node {child.value} tagged {child.tag}",
-                    todo="Take the plan back (lakebed.rewrite.step=withdraw), and cluster anew",
+                    todo="Withdraw the plan (lakebed.rewrite.step=withdraw), and cluster again",
                 )
             if child.tag == DELETE:
                 del ring[child.value]

@@ -59,7 +59,7 @@ class AvroColumn:
             raise UnsupportedError(
                 f"column {self.name!r} cannot be read",
                 why=self.refusal,
-                todo="Leave the column out of those that you ask for",
+                todo="Leave the column out of `columns`",
             )
         return pa.field(self.name, self.type, self.nullable)
 

@@ -49,5 +49,5 @@ def complete_once(
         instant=time,
         file=min(others),
         why="this one held the lock for too long",
-        todo="Nothing of this is visible: look at the table's history, and do it again if that is still wanted",
+        todo="Nothing of this is visible: look at the table's history, and do it again if you still want it",
     )

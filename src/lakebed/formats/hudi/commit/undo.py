@@ -73,7 +73,7 @@ def _deletions(context: WriteContext, instant: str, paths: Iterable[str]) -> lis
         parsed = parse_log_name(name) or parse_base_name(name)
         if parsed is None:
             raise CorruptError(
-                "an instant that is to be rolled back names a file that is no data file",
+                "an instant that is to be rolled back names a file that is not a data file",
                 table=context.store.location,
                 instant=instant,
                 file=path,

@@ -105,7 +105,7 @@ def plan_partitions(state: TableState, options: Options) -> PartitionDecision:
             continue
         moment = _moment(time)
         if moment is None:
-            kept.append(Skipped(partition, f"its instant {time!r} is no clock time"))
+            kept.append(Skipped(partition, f"its instant {time!r} is not a time"))
         elif moment >= bound:
             kept.append(Skipped(partition, f"its time is {time}, and {counted(days, 'day is', 'days are')} kept"))
         elif partition in busy:

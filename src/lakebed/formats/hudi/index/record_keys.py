@@ -21,7 +21,7 @@ from lakebed.kernel.arrays import Int64s, from_numpy, one_chunk, to_numpy
 
 _REMEDY = (
     "Write with hoodie.index.type GLOBAL_SIMPLE and hoodie.metadata.enable false: that ends the metadata table, and "
-    "the next write builds it anew"
+    "the next write builds it again"
 )
 
 

@@ -122,7 +122,7 @@ def check_known(rules: MergeRules, table: str, columns: Collection[str] | None =
     unknown = [name for name in rules.ordering if columns is not None and name not in columns]
     if unknown:
         raise UnsupportedError(
-            f"the table orders the versions of a row by {', '.join(map(repr, unknown))}, which is no column of it",
+            f"the table orders the versions of a row by {', '.join(map(repr, unknown))}, which is not a column of it",
             table=table,
             why="without its values older rows could win",
             todo="Set hoodie.table.ordering.fields or hoodie.table.precombine.field in hoodie.properties to a column",

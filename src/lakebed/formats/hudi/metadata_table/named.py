@@ -8,7 +8,7 @@ PARTITIONS = "hoodie.table.metadata.partitions"
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 """The parts that are being built."""
 REBUILD = (
-    "Write once with hoodie.metadata.enable=false: that ends the metadata table, and the next write builds it anew"
+    "Write once with hoodie.metadata.enable=false: that removes the metadata table, and the next write builds it again"
 )
 """What to do about a metadata table that cannot be relied on."""
 

@@ -190,6 +190,6 @@ def _lost(state: TableState, path: str, instant: str) -> CorruptError:
         file=path,
         instant=instant,
         why=f"commit {instant} wrote it, and no later commit took its place",
-        todo="Read again: a cleaner may have run meanwhile. If the file stays away, restore it from a copy, or restore "
+        todo="Read again: a cleaner may have run. If the file is still missing, restore it from a copy, or restore "
         "the table to before that commit with Hudi's own engine",
     )

@@ -20,5 +20,5 @@ def expecting(store: Store, path: str) -> Iterator[None]:
             table=store.location,
             file=path,
             why="a clean removed it after the read was planned, or it is lost",
-            todo="Read again, which plans anew. Let the cleaner retain more commits where reads take long",
+            todo="Read again. If reads take long, let the cleaner retain more commits",
         ) from error

@@ -100,7 +100,7 @@ def commit_at(state: TableState, position: Position) -> Entry:
     named = [entry for entry in state.timeline.entries if entry.time == text and entry.action != "savepoint"]
     if named and not (named[0].writes and named[0].done):
         raise UsageError(
-            f"{text} is no completed commit, but a {named[0].action} that is {named[0].state}",
+            f"{text} is not a completed commit, but a {named[0].action} that is {named[0].state}",
             table=state.store.location,
             instant=text,
             todo="Name a completed commit of the table's history",

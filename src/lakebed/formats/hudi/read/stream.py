@@ -198,8 +198,8 @@ class HudiStream:
             what,
             table=state.store.location,
             instant=gone[0],
-            why="a rollback or a restore took them out of the table, and what was read of them stays where it went",
-            todo=f"Undo their rows there, then go on with {ROLLED_BACK.key} = warn; or begin with a new checkpoint",
+            why="a rollback or a restore removed them from the table, but rows that you have read stay where you put them",
+            todo=f"Undo their rows there, then continue with {ROLLED_BACK.key} = warn; or begin with a new checkpoint",
         )
 
     def _plan_batch(self, state: TableState, commit_range: CommitRange) -> ReadPlan[HudiSplit]:

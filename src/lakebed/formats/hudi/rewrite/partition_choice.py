@@ -73,7 +73,7 @@ def _day(path: str) -> datetime.date:
         return datetime.date(*map(int, match.groups()))
     except (AssertionError, ValueError):
         raise UsageError(
-            f"the partition {path!r} is no day such as 2024/05/01",
+            f"the partition {path!r} is not a day such as 2024/05/01",
             why=f"{opt.STRATEGY.key} asks for partitions by day",
             todo="Choose another strategy",
         ) from None

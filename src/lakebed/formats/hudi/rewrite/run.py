@@ -199,7 +199,7 @@ class Rewrite:
             for time in plans
             if state.timeline.by_time[time].state == "inflight" and not has_ended(state.store, time)
         ]
-        why = f"its run has begun and may be under way; where it died, run it anew with {opt.INSTANT.key}"
+        why = f"its run has begun and may be under way; if it died, run it again with {opt.INSTANT.key}"
         return (
             {time: plan for time, plan in plans.items() if time not in begun},
             [Skipped(f"{self._name} {time}", why) for time in begun],

@@ -86,7 +86,7 @@ class RowKeys:
                 raise SchemaError(
                     f"record key column {self.fields[0]!r} has rows without a value",
                     why="a record key cannot be null or empty",
-                    todo="Give every row a key, or filter such rows",
+                    todo="Give every row a key, or filter out such rows",
                 )
             return text
         parts = [
@@ -149,7 +149,7 @@ def _check_some_value(fields: tuple[str, ...], texts: list[pa.StringArray]) -> N
     if pc.any(reduce(pc.and_, empty)).as_py():
         raise SchemaError(
             f"record key columns {', '.join(fields)} have rows without any value",
-            todo="Give one of them a value in every row, or filter such rows",
+            todo="Give one of them a value in every row, or filter out such rows",
         )
 
 

@@ -53,7 +53,7 @@ def check_unmoved(stored: pa.StringArray, made: pa.StringArray, table: str) -> N
             "a row cannot change its partition in a table that has no record key",
             table=table,
             why=f"it was read from {stored[at].as_py()!r}, and its columns name {made[at].as_py()!r}",
-            todo="Delete the row, and insert it anew",
+            todo="Delete the row, and insert it again",
         )
 
 

@@ -108,7 +108,7 @@ class FooterReader:
                 )  # fmt: skip
                 raise SchemaError(
                     f"column {field.name!r} of a file would not be read", file=path, why=why,
-                    todo="Write its rows with table.write" if has_ids else "Set schema.name-mapping.default anew",
+                    todo="Write its rows with table.write" if has_ids else "Set a new schema.name-mapping.default",
                 )  # fmt: skip
             if named is None:
                 column = by_id.get(field.id) if field.id is not None else None

@@ -76,7 +76,7 @@ def _decided_again(
         "another writer altered the table at the same time",
         table=table,
         why="its columns, partition fields or sort order are no longer those on which these changes were decided",
-        todo="Look at the table's schema, and alter it again where that is still wanted",
+        todo="Look at the table's schema, and alter it again if you still want the change",
     )
 
 

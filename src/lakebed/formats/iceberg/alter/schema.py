@@ -85,7 +85,7 @@ class SchemaDraft:
         if not change.nullable and default is None and self.has_rows:
             raise SchemaError(
                 f"a new column {word!r} needs a default value to be required",
-                why="rows that are there have no value in it",
+                why="existing rows have no value in it",
                 todo="Give default= (format version 3), or add it as nullable",
             )
         self.needs_empty |= not change.nullable and default is None
@@ -194,7 +194,7 @@ class SchemaDraft:
             if column.field_id not in self.new_ids or column.initial_default is None:
                 raise SchemaError(
                     f"column {_dotted(path)!r} cannot become required",
-                    why="rows that are there may have null in it",
+                    why="existing rows may have null in it",
                     todo="Add a new column with a default value, or check for nulls where you write",
                 )
         elif required and not column.required:

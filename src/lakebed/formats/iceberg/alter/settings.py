@@ -36,7 +36,7 @@ def checked_key(key: object, table: str) -> str:
     """The key of a property that a table keeps. OptionError for one that its metadata reserves, and for one that only
     a call may have."""
     if not isinstance(key, str) or not key:
-        raise OptionError(f"{key!r} is no key of a property", key="", table=table, todo="Give a text")
+        raise OptionError(f"{key!r} is not a property key", key="", table=table, todo="Give a text")
     if key in RESERVED:
         raise OptionError(
             f"property {key!r} cannot be set or removed",
@@ -109,7 +109,7 @@ def followed(properties: Mapping[str, str], old: Schema, new: Schema) -> tuple[d
         mappings = import_module("pyiceberg.table.name_mapping")  # which loads all of pyiceberg.table
         updated = mappings.update_mapping(mappings.parse_mapping_from_json(mapping), renamed, added)
     except Exception:  # noqa: BLE001  # any text may stand there; the reference engine leaves such a mapping, too
-        return after, f"the property {NAME_MAPPING} is no name mapping, and stays as it is"
+        return after, f"the property {NAME_MAPPING} is not a name mapping, and stays as it is"
     return {**after, NAME_MAPPING: updated.model_dump_json()}, ""
 
 

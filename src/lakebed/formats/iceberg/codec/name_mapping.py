@@ -38,8 +38,8 @@ class NameMapping:
     @classmethod
     def of_table(cls, text: str, table: str) -> NameMapping:
         """The mapping of a table's property. CorruptError that names the property for a text that is none."""
-        what = "the property schema.name-mapping.default is no name mapping"
-        with decoding(what, table=table, todo="Set the property anew, or remove it"):
+        what = "the property schema.name-mapping.default is not a name mapping"
+        with decoding(what, table=table, todo="Set it to a valid name mapping, or remove it"):
             return cls.parse(text)
 
 

@@ -76,7 +76,7 @@ def decoded(data: bytes, file: str) -> Sketch:
         longs, serial, family, _, _, flags, seed = struct.unpack_from("<BBBBBBH", data)
         longs &= 0x3F
         if (serial, family) != (_SERIAL, _FAMILY) or longs not in (1, 2, 3):
-            raise CorruptError("it is no compact theta sketch of serial version 3")
+            raise CorruptError("it is not a compact theta sketch of serial version 3")
         if flags & _EMPTY:
             return Sketch()
         if seed != _SEED_HASH:

@@ -87,7 +87,7 @@ def staged_as(wap_id: str, branch: str) -> Choose:
                 f"{counted(len(staged), 'snapshot is', 'snapshots are')} staged as {wap_id!r}",
                 table=metadata.location,
                 why=f"they are {', '.join(str(snapshot.snapshot_id) for snapshot in staged)}",
-                todo="Publish the one that is wanted with table.cherry_pick(snapshot id)",
+                todo="Publish the one that you want with table.cherry_pick(snapshot id)",
             )
         return staged[0]
 

@@ -123,8 +123,8 @@ def _options(given: Mapping[str, str], marks: Mapping[str, str]) -> tuple[Option
         if given.get(key, value).lower() != value:
             raise OptionError(
                 f"option {key!r} is {given[key]!r}", key=key,
-                why=f"a table that is made this way has {key}={value}, so that it does not remove the folder's files"
-                if key == opt.GC_ENABLED.key else f"a table that is made this way has {key}={value}",
+                why=f"a table made in this way has {key}={value}, so that it does not remove the folder's files"
+                if key == opt.GC_ENABLED.key else f"a table made in this way has {key}={value}",
                 todo="Leave it out",
             )  # fmt: skip
     own = _OWN.parse({key: value for key, value in given.items() if key == FORMAT.key})

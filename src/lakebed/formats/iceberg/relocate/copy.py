@@ -149,7 +149,7 @@ def _known(files: Files, metadata: TableMetadata, since: str) -> set[str]:
     name = since.rpartition("/")[2]
     if name not in logged:
         raise NotInHistoryError(
-            f"{since} is no older metadata file of this table", table=files.location,
+            f"{since} is not an older metadata file of this table", table=files.location,
             todo=f"Known: {', '.join([*logged][-5:]) or 'none'}",
         )  # fmt: skip
     try:

@@ -67,7 +67,7 @@ def _planned(operations: TableOperations, branch: str, options: Options, engine:
     target = options[opt.BRANCH]
     if target and target in metadata.refs:
         raise UsageError(
-            f"there is already a branch or tag {target!r}", table=operations.name, todo="Choose a name that is free"
+            f"there is already a branch or tag {target!r}", table=operations.name, todo="Choose another name"
         )
     head = metadata.head(branch)
     snapshots = [*metadata.snapshots.values()] if options[opt.SNAPSHOTS] == "all" else [head] if head else []

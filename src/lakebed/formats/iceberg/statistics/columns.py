@@ -161,7 +161,7 @@ def _expired(snapshot_id: int, table: str) -> CommitConflictError:
     return CommitConflictError(
         f"snapshot {snapshot_id} expired while its statistics were computed",
         table=table,
-        todo="Compute them again, for the snapshot that is current now",
+        todo="Compute them again, for the current snapshot",
     )
 
 

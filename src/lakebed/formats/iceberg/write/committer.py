@@ -329,6 +329,6 @@ class _Producer:
             raise CommitConflictError(
                 f"the table no longer has partition spec {min(missing)}",
                 table=metadata.location,
-                why="another writer replaced the table meanwhile",
+                why="another writer has replaced the table since",
                 todo="Write the rows again",
             )

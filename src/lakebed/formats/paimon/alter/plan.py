@@ -118,7 +118,7 @@ class _Draft:
         if not change.nullable or not kind.nullable:
             raise SchemaError(
                 f"a new column {_dotted(path)!r} cannot be NOT NULL",
-                why="rows that are there have null in it",
+                why="existing rows have null in it",
                 todo="Add it as nullable",
             )
         added = DataField(number, path[-1], kind, change.comment or None)
@@ -210,7 +210,7 @@ class _Draft:
             if kind.nullable and not change.nullable and strict:
                 raise SchemaError(
                     f"column {_dotted(path)!r} cannot become NOT NULL",
-                    why="rows that are there may have null in it",
+                    why="existing rows may have null in it",
                     todo="Set the option alter-column-null-to-not-null.disabled to false first, if you are sure",
                 )
             return replace(kind, nullable=change.nullable)

@@ -28,7 +28,7 @@ def type_of(given: object, column: str, next_id: Callable[[], int] | None) -> Da
     arrow_type(kind)
     if kind.root == "BLOB":
         raise UnsupportedError(
-            f"column {column!r} would have type BLOB", why="lakebed reads such columns, and writes none",
+            f"column {column!r} would have type BLOB", why="lakebed can read such columns, but not write them",
             todo="Add the column with Paimon's own engine, or as BYTES",
         )  # fmt: skip
     return kind

@@ -96,7 +96,7 @@ class PartitionExpiry:
                 key=partition_options.EXPIRATION_TIME.key,
                 table=store.location,
                 why="partitions expire by their age",
-                todo="Give the age from which a partition goes, such as 30 d",
+                todo="Give the age at which partitions expire, such as 30 d",
             )
         if not schema.partition_keys:
             return ExpireResult((), (), (Skipped("the whole table", "it has no partitions"),), dry_run)
@@ -235,7 +235,7 @@ class PartitionExpiry:
                 return False, "its time is null: drop it by hand, or expire by update-time"
             time = times.time(text)
             if time is None:
-                why = f"{text!r} is no time as {partition_options.TIMESTAMP_FORMATTER.key} has it"
+                why = f"{text!r} is not a time as {partition_options.TIMESTAMP_FORMATTER.key} has it"
                 return False, f"{why}: drop it by hand, or expire by update-time"
             return time < bound, _age(f"its time is {text}", age)
 

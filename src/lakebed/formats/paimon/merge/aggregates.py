@@ -83,7 +83,7 @@ class Aggregate:
             elif self.function not in _RETRACTING:
                 raise UsageError(
                     f"the aggregate function {self.function} of column {self.column!r} cannot undo a -U or -D row",
-                    todo=f"Set fields.{self.column}.ignore-retract=true, or filter such rows",
+                    todo=f"Set fields.{self.column}.ignore-retract=true, or filter out such rows",
                 )
         return _FUNCTIONS[self.function](values, retracts, runs, self)
 

@@ -66,7 +66,7 @@ def _quotient(dividend: AnyArray, divisor: AnyArray, unit: int, column: str) -> 
         raise UsageError(
             f"a -U or -D row divides the product of column {column!r}, and the quotient has no end",
             why=f"{dividend[endless[0]]} / {divisor[endless[0]]}, which Paimon's own engine refuses too",
-            todo=f"Set fields.{column}.ignore-retract=true, or filter such rows",
+            todo=f"Set fields.{column}.ignore-retract=true, or filter out such rows",
         )
     sign = np.where(divisor < 0, -1, 1).astype(object)
     return _half_up(dividend * sign * unit, divisor * sign)
@@ -82,7 +82,7 @@ def _half_up(numbers: AnyArray, divisor: Any) -> AnyArray:
 def _by_zero(column: str) -> UsageError:
     return UsageError(
         f"a -U or -D row divides the product of column {column!r} by 0",
-        todo=f"Set fields.{column}.ignore-retract=true, or filter such rows",
+        todo=f"Set fields.{column}.ignore-retract=true, or filter out such rows",
     )
 
 

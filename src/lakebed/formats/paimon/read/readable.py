@@ -51,7 +51,7 @@ class ReadableSnapshots:
             table=self.history.store.location,
             instant=str(snapshot_id),
             why=f"snapshots {ids[0]} to {ids[-1]} can still be read" if ids else "no snapshot can be read any more",
-            todo="Start anew from one of them, and keep snapshots longer, or give the stream a consumer-id, which "
+            todo="Start again from one of them, and keep snapshots longer, or give the stream a consumer-id, which "
             "holds them",
         )
 

@@ -135,7 +135,7 @@ class PaimonStream:
             raise UnsupportedError(
                 "a stream that starts at a time cannot start on a table without a snapshot here",
                 table=request.table,
-                why="it is not told where a batch begins, and there is no snapshot yet that could say so",
+                why="Spark does not tell it where a batch begins, and the table has no snapshot yet",
                 todo="Write to the table first, or name no time",
             )
         return end.text()

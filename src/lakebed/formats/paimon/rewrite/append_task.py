@@ -106,7 +106,7 @@ class AppendCompactor:
                 f"this task compacts the table {task.table.text}",
                 table=store.location,
                 why=f"this worker compacts {self.table.text}",
-                todo="Give it to the worker of its own table",
+                todo="Give it to a worker of its own table",
             )
         given = task.task
         files = given.compact_before
