@@ -1,4 +1,4 @@
-"""One command over many tables: one line a table, on after a failure, and one JSON document.
+"""One command over many tables: one line per table, or one JSON document. A failure does not stop the others.
 
 A command tells what it does with one table and what it says of that. Exit code 1 when a table failed.
 """
@@ -47,7 +47,7 @@ class Chosen:
 
 
 def with_notes(line: str, notes: Sequence[str]) -> str:
-    """A line with what there is to note."""
+    """A line with notes appended."""
     return "; ".join((line, *notes))
 
 
@@ -62,11 +62,11 @@ def over(
     combined: bool = False,
     worst_first: bool = False,
 ) -> None:
-    """Do `one` with the table that a location means, or `act` with each of many: a folder that is no table means those
-    below it. With `combined` the tasks of many tables run side by side. With `worst_first` the table that is worst off
-    is told first, when all are done.
+    """Run `one` on the table at a location, or `act` on each of many tables: those that a pattern matches, or those
+    below a folder that is not a table itself. With `combined` the tasks of many tables run side by side. With
+    `worst_first` results are printed when all are done, the worst first.
 
-    Raises TableNotFoundError when there is none, typer.Exit(1) when one of many failed.
+    Raises TableNotFoundError if there is no table, and typer.Exit(1) if one of many failed.
     """
     opening = opening_options(output.parse_options(given or []))
     if names_many(location) or chosen != Chosen():

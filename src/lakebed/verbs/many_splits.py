@@ -31,9 +31,8 @@ def sizes_of(splits: Sequence[Split]) -> list[int]:
 class StreamedSplits(Sequence[S]):
     """Splits that come piece by piece while metadata is read, so that memory does not grow with their number.
 
-    `pieces` reads the metadata anew with each call. Whoever asks for their number (as `list` does), for one of them, or
-    to send them elsewhere gets `whole`: all of them at once. The metadata must still be there then: RetryableError
-    where it has expired since the plan.
+    `pieces` reads the metadata again with each call. `len` (which `list` calls), an index and pickling load all splits
+    at once (`whole`). RetryableError if the metadata has expired since the plan.
     """
 
     def __init__(self, pieces: Callable[[], Iterator[Sequence[S]]], whole: Callable[[], Sequence[S]]) -> None:
@@ -42,19 +41,19 @@ class StreamedSplits(Sequence[S]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether they are all in memory already."""
+        """Whether all splits are in memory already."""
         return self._known is not None
 
     @property
     def whole(self) -> Sequence[S]:
-        """All of them, in memory from now on."""
+        """All splits. They stay in memory from now on."""
         if self._known is None:
             with _still_there():
                 self._known = self._whole()
         return self._known
 
     def pieces(self) -> Iterator[Sequence[S]]:
-        """All of them, in order, of which few are in memory at a time."""
+        """All splits, in order, with few in memory at a time."""
         with _still_there():
             yield from self._pieces()
 
@@ -75,7 +74,7 @@ class StreamedSplits(Sequence[S]):
         return self.whole[place]
 
     def __reduce__(self) -> tuple[Callable[[Sequence[S]], Sequence[S]], tuple[Sequence[S]]]:
-        """Elsewhere they are all of them at once."""
+        """Pickle all splits at once."""
         return _same, (self.whole,)
 
 
@@ -85,7 +84,7 @@ def _same(splits: Sequence[S]) -> Sequence[S]:
 
 @contextmanager
 def _still_there() -> Iterator[None]:
-    """A block that reads metadata some time after the plan. RetryableError where it is gone."""
+    """A block that reads metadata some time after the plan. RetryableError if the metadata is gone."""
     try:
         yield
     except (FileNotFoundError, LakebedError) as error:
@@ -100,9 +99,9 @@ def _still_there() -> Iterator[None]:
 
 
 class ManySplits(Sequence[S]):
-    """Splits that are made of columns when they are asked for. Each is a group of its own.
+    """Splits that are stored as columns and made on demand. Each is its own group.
 
-    A subclass has its columns, and makes the splits at some places. It pickles as its columns.
+    A subclass has the columns, and makes the splits at given places. It pickles as its columns.
     """
 
     sizes: Int64s
@@ -136,9 +135,9 @@ class ManySplits(Sequence[S]):
             yield from self.made(np.arange(start, min(start + _AT_ONCE, len(self))))
 
     def spread(self, tasks: int) -> list[Sequence[S]]:
-        """The splits over so many tasks, each with about equally many of them and of their bytes.
+        """The splits of so many tasks, each with about the same number of splits and bytes.
 
-        Largest first, they are dealt out forwards and then backwards, so that no task is ahead by more than one split.
+        Splits are dealt out largest first, forwards and then backwards, so that no task is ahead by more than one.
         """
         order = np.argsort(-self.sizes, kind="stable")
         number = np.arange(len(order))

@@ -71,10 +71,12 @@ class PlainColumn:
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[S]):
-    """Splits that are read together or not at all. `files` without their deleted rows, and without those that a
-    `search` finds, have exactly their rows, in any reader; none: a reader of the format's own must read them. With an
-    `overlay`, the rows of these splits, which the plan's `read` gives, belong to those of `files`: rows that came in
-    place of deleted ones, and new ones."""
+    """Splits that are read together.
+
+    `files` are data files that any reader may read instead. Without their deleted rows, and without the rows that a
+    `search` finds, they have exactly the rows of the splits. If there are none, the format's own reader must read the
+    splits. `overlay` are splits whose rows come on top of those of `files`: new rows, and rows that replace deleted
+    ones. The plan's `read` reads them."""
 
     splits: tuple[S, ...]
     files: tuple[PlainFile, ...] = ()

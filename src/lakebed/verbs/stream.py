@@ -1,7 +1,7 @@
 """Stream: a read that continues from a position, batch by batch.
 
 A position is a small JSON text. It is all that a later process needs to plan the same batch again; nothing is kept in
-memory. Whoever drives the stream (Spark's streaming source, the command line) stores the positions.
+memory. The caller that drives the stream (Spark's streaming source, the command line) stores the positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakebed.verbs.read import ReadPlan
 class Limits:
     """The most that one batch takes, in commits, files and bytes. None is no bound.
 
-    A batch takes at least one commit, whatever the bounds, so that a stream always advances.
+    A batch takes at least one commit, even beyond the bounds, so that a stream always advances.
     """
 
     commits: int | None = None
@@ -52,8 +52,8 @@ class StreamReader(Protocol):
         ...
 
     def after_everything(self) -> str:
-        """The position after all that is there now, for whoever is not told where a batch begins. From any position
-        that this stream has given before, a plan up to here has the same rows as `latest` would lead to without bounds.
+        """The position after everything that the table has now, for callers that do not know where a batch begins. From
+        any earlier position of this stream, a plan up to here has the rows of a batch without bounds.
 
         Raises UnsupportedError for options that need to know where a batch begins.
         """
@@ -62,18 +62,18 @@ class StreamReader(Protocol):
     def plan(self, start: str, end: str) -> ReadPlan[Any]:
         """The rows after `start` up to and including `end`: the same rows in every process and at every call.
 
-        Called by the reader that has just given `end`, it need not read again what that has read of the table.
+        The reader that has just given `end` may reuse what it has read of the table.
         """
         ...
 
 
 @runtime_checkable
 class KeepsProgress(Protocol):
-    """A stream that keeps its progress in the table too, under a name that its options give it."""
+    """A stream that also stores its progress in the table, under a name from its options."""
 
     def processed(self, position: str) -> None:
-        """Everything up to a position has been processed. Called by whoever drives the stream, and harmless when called
-        again."""
+        """Record that everything up to a position has been processed. The caller that drives the stream calls this. A
+        second call does no harm."""
         ...
 
 

@@ -22,9 +22,9 @@ _ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """A system table, ready to be read: `batches` gives its rows, each batch of exactly `schema`. It may be called more
-    than once, and reads the table's metadata as it was when this was made, or (`lasting`) where its files are gone as
-    it is by then."""
+    """A system table, ready to be read. `batches` gives its rows, each batch of exactly `schema`. It may be called more
+    than once. It reads the table's metadata as of the moment when this object was made. If those files are gone by
+    then, a `lasting` table reads the newest metadata instead."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
@@ -48,11 +48,11 @@ def of_rows(schema: pa.Schema, rows: Callable[[], Iterable[Sequence[Any]]]) -> S
 
 
 def lasting(make: Callable[[], SystemTable], table: str) -> SystemTable:
-    """The system table that `make` gives. It is made anew where a file goes before its first rows are read, as other
-    processes expire, clean and merge metadata.
+    """The system table that `make` gives. Other processes expire, clean and merge metadata: if a file is gone before
+    the first rows are read, the system table is made again.
 
-    Reading it raises DataCleanedError where a file goes later, or where the new one has another schema. A file that the
-    new one misses too is lost, and the error is that of the file.
+    Reading it raises DataCleanedError if a file goes later, or if the new system table has another schema. If the new
+    one misses the same file, the file is lost, and its error is raised.
     """
     first = make()
 
@@ -83,7 +83,7 @@ def lasting(make: Callable[[], SystemTable], table: str) -> SystemTable:
 
 
 def _is_whole(make: Callable[[], SystemTable]) -> bool:
-    """Whether a system table can be read, made anew."""
+    """Whether a newly made system table can be read to its end."""
     try:
         for _ in make().batches():
             pass

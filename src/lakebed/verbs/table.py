@@ -85,8 +85,8 @@ class Table(Rows):
         return cls(store, options)
 
     def reopened(self) -> Self:
-        """This table as `lakebed.open` would give it now, for somebody who keeps it open for long: nothing is taken for
-        known that a table which was dropped and made again under that name would have otherwise. Its format is not
+        """This table as `lakebed.open` would give it now, for callers that keep it open for long. It forgets everything
+        that would differ if somebody dropped the table and made another one of the same name. Its format is not
         detected again."""
         return self
 
@@ -100,8 +100,8 @@ class Table(Rows):
         return completed[-1] if completed else None
 
     def newest_commit(self) -> Instant | None:
-        """The newest completed instant that changed rows or files, whatever the table's options name for reads; None
-        where there is none."""
+        """The newest completed instant that changed rows or files, even if the table's options name an older one for
+        reads. None if there is none."""
         return next((instant for instant in reversed(self.history()) if instant.state == "completed"), None)
 
     @abstractmethod
@@ -139,8 +139,8 @@ class Table(Rows):
         raise self._lacks("writes")
 
     def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> Sink:
-        """The table as the target of rows with these columns, in any case: it takes new ones where its format changes
-        columns with a write, and its options ask for that."""
+        """The table as the target of rows with these columns (case does not matter). If the format can change columns
+        with a write, and the options ask for that, the table takes new columns."""
         return self.sink(mode, commit_user)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
@@ -317,7 +317,7 @@ class Table(Rows):
 
 
 def _named(writer: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that makes a writer, so that the writer knows its table."""
+    """Wrap a method that makes a writer, so that the writer knows its table."""
 
     @functools.wraps(writer)
     def made(self: Table, *given: Any, **named: Any) -> Any:

@@ -80,8 +80,7 @@ class TableWriter:
         return result
 
     def commit_for_good(self) -> CommitResult:
-        """Publish all messages that are prepared as a batch. When that certainly did not happen, nothing of them
-        stays."""
+        """Publish all prepared messages as a batch. If the commit certainly failed, their files are removed."""
         with for_good(self._sink, self._prepared):
             return self.commit()
 

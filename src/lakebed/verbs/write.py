@@ -108,8 +108,8 @@ class Sink(Protocol):
 
     @property
     def knows_batches(self) -> bool:
-        """Whether the table says which batches of this stream it has also where the format's own sink wrote them, under
-        a name that the options give."""
+        """Whether the table also records the batches of this stream that the format's own sink wrote, under a name from
+        the options."""
         ...
 
     def plan(self, tasks: int = 1) -> WritePlan:
@@ -168,9 +168,9 @@ def swept(sink: Sink) -> Iterator[None]:
 
 @contextmanager
 def for_good(sink: Sink, messages: Sequence[CommitMessage]) -> Iterator[None]:
-    """A commit that nobody tries again with these messages. When it did not happen, their files are removed; files that
-    cannot be removed stay until orphan-file removal. A store that failed is no exception: what may have landed all the
-    same is a CommitUnknownError."""
+    """A block with a commit of messages that nobody will commit again. If it raises a conflict or a StorageError, the
+    commit certainly failed, so the files of the messages are removed. Files that cannot be removed stay until
+    orphan-file removal. (A commit that may have landed raises CommitUnknownError, and its files stay.)"""
     try:
         yield
     except (CommitConflictError, StorageError):

@@ -1,7 +1,7 @@
 """Turns: writers of one machine commit to a table one after the other, so that they do not race each other.
 
-An optimistic commit that loses its race has looked and written for nothing, and with many writers most of them lose. So
-whoever commits waits for a turn first: behind the other threads of this process, the one that has waited longest first,
+An optimistic commit that loses its race has read and written for nothing, and with many writers most of them lose. So
+each commit first waits for a turn: behind the other threads of this process, the one that has waited longest first,
 and then behind the other processes of this user on this machine, by a lock that the system takes back when its holder
 dies. Writers of other machines are still met by the race.
 

@@ -1,4 +1,4 @@
-"""What is known of a column in many things (files, row groups, partitions), and what that says of simple conditions.
+"""Facts about a column in many files, row groups or partitions, and what they tell about simple conditions.
 
 Each rule answers two questions about each thing: can the condition be true for a row there, and can it be false?
 """

@@ -198,7 +198,7 @@ class HudiStream:
             what,
             table=state.store.location,
             instant=gone[0],
-            why="a rollback or a restore removed them from the table, but rows that you have read stay where you put them",
+            why="a rollback or a restore removed them, but rows that you have read stay where you put them",
             todo=f"Undo their rows there, then continue with {ROLLED_BACK.key} = warn; or begin with a new checkpoint",
         )
 
