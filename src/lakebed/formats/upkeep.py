@@ -109,8 +109,8 @@ def _one(
 
 
 def _worst_first(names: Sequence[str], options: Mapping[str, str]) -> list[str]:
-    """The tables by health, and by how much there is to say of it. Those that cannot be looked at come last: nothing of
-    the budget goes to them."""
+    """The tables, the worst health and the most findings first. Tables that cannot be inspected come last, so that they
+    spend nothing of the budget."""
     with ThreadPoolExecutor(min(_LOOKS_AT_ONCE, len(names)), "lakebed-upkeep") as pool:
         looks = list(pool.map(partial(_look, options), names))
     return [name for _, name in sorted(zip(looks, names, strict=True))]

@@ -55,10 +55,10 @@ class TimestampPartitions:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], given: Options, table: str) -> TimestampPartitions:
-        """By what stands with a table and what a write gives.
+        """The partitioning that the table's settings and a write's options give.
 
-        OptionError where an option is missing or a pattern is none, UsageError where the write contradicts the table,
-        UnsupportedError for what is not served.
+        OptionError if an option is missing or a pattern is not valid, UsageError if the write contradicts the table,
+        UnsupportedError for patterns that lakebed does not support.
         """
         stored = SETTINGS.over(properties, {}, "hoodie.")
         for option in opt.TIMESTAMP_BASED:
@@ -138,7 +138,7 @@ class TimestampPartitions:
         return pa.concat_arrays([paths, texts(self._of_null(column.type))]).take(from_numpy(places))
 
     def _of_null(self, kind: pa.DataType) -> pa.Array:
-        """What stands for null: 1, or the first millisecond after 1970 began, as the first format writes it."""
+        """The time used for null: 1, or the first millisecond after 1970 began, as the first format writes it."""
         if not self.formats:
             return pa.array([1], pa.int64())
         zone = self.read_zone or self.written_zone or GMT

@@ -136,12 +136,12 @@ def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
 
 
 def upkeep_options(given: Mapping[str, str], config: TableConfig) -> Options:
-    """The options of upkeep: those that the caller gave over those of the table's properties. OptionError."""
+    """The options of upkeep: the caller's over the table's properties. Raises OptionError."""
     return UPKEEP.over(config.properties, given, "hoodie.")
 
 
 def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Run what is due after a commit. The commit stands whatever happens: a failure is a note, and the next commit
+    """Run the services that are due after a commit. A failure becomes a note, the commit stays, and the next commit
     tries again."""
     options = upkeep_options(given, config)
     if not options[ENABLED]:

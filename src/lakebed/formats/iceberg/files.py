@@ -120,7 +120,7 @@ class Files:
         return store.exists(path)
 
     def open_input(self, url: str, size: int | None = None) -> pa.NativeFile:
-        """A random-access Arrow file. `size` is what the metadata says of its bytes, where it does."""
+        """A random-access Arrow file. `size` is the number of bytes that the metadata states, if it does."""
         store, path = self.place(url)
         return store.open_input(path, size)
 

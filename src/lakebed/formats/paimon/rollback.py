@@ -81,7 +81,7 @@ class PaimonRollback:
         )
 
     def _target(self, to: Position) -> Snapshot:
-        """The snapshot of a position. A tag stands in for a snapshot of its id that has expired."""
+        """The snapshot of a position. A tag replaces a snapshot of its id that has expired."""
         try:
             target = self.history.at(to)
         except NotInHistoryError:

@@ -42,7 +42,7 @@ class Publisher(Protocol):
 
 
 class Reporter(Protocol):
-    """Tells a catalog of a snapshot that stands. Picklable."""
+    """Tells a catalog about a committed snapshot. Picklable."""
 
     def __call__(self, entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
         """Report the entries of a snapshot's delta."""
@@ -213,7 +213,7 @@ class History:
         self._committed = (*self._committed[1 - _COMMITTED :], snapshot.delta_manifest_list)
 
     def has_committed(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot is one of the last that `committed` was told of."""
+        """Whether a snapshot is one of the last that were passed to `committed`."""
         return snapshot.delta_manifest_list in self._committed
 
     def earliest(self) -> Snapshot | None:

@@ -1,7 +1,8 @@
-"""Two archivers on one table, where the lock did not keep them apart: only one gets a file's name, the other one stops.
+"""What keeps two archivers of one table apart if the lock does not: only one gets a file's name, and the other one
+stops.
 
 A file of the archive is put only if its name is free (`kernel/commit/claim.py`), so two archivers never write over each
-other's files. Whoever loses a race raises CommitConflictError before it deletes anything.
+other's files. The one that loses a race raises CommitConflictError before it deletes anything.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class _Fitter:
         return pa.RecordBatch.from_arrays([array for array, _ in fitted], schema=pa.schema([f for _, f in fitted]))
 
     def field(self, column: pa.Array, name: str, node: Node, space: str) -> tuple[pa.Array, pa.Field]:
-        """A column, or what stands inside one, with a field that says whether Avro has a union with null for it."""
+        """A column, or a column inside it, with a field that says whether Avro has a union with null for it."""
         nullable = isinstance(node, list)
         if nullable:
             branches = [branch for branch in node if branch != "null"]

@@ -1,7 +1,7 @@
-"""Complete an instant that several processes may complete, or withdraw, each at a time of its own.
+"""Complete an instant that several processes may complete or withdraw at different times.
 
-A put that was sent while the lock was held may land after it. So whoever completes an instant asks afterwards whether
-the lock was still its own, and where it was not, takes it anew and looks what others did in between.
+A put that was sent while the lock was held may land after that. So after completing an instant, a process checks
+whether it still held the lock. If not, it takes the lock again and checks what others did in between.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def _acquire(store: Store, mark: bytes) -> float:
 def _remove(store: Store, mark: bytes, own: bytes) -> None:
     """Remove the lock of a holder that is dead or late, unless another process is doing so.
 
-    While the file that names the holder stands, nobody else removes this lock. Who put it and died leaves the next
-    number to another process, after the same time.
+    While the file that names the holder exists, nobody else removes this lock. If the process that put that file dies,
+    another one takes the next number after the same time.
     """
     name = f"{_FILE}.{_token(mark)}"
     for number in itertools.count():

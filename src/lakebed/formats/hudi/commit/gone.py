@@ -26,7 +26,7 @@ def conflict_when_gone(act: Callable[P, T]) -> Callable[P, T]:
 
 
 def changed_meanwhile(error: BaseException) -> CommitConflictError:
-    """The conflict with whoever removed a file, such as a restore or an archival."""
+    """The conflict with another process that removed a file, such as a restore or an archival."""
     return CommitConflictError(
         "another process removed a file of the table meanwhile",
         file=str(getattr(error, "filename", None) or getattr(error, "file", "")),

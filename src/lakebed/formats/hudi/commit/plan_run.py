@@ -1,8 +1,8 @@
-"""Which process runs the plan of a table service: the one that took it up last.
+"""Which process runs the plan of a table service: the last one that took it up.
 
-A process that stands still for minutes seems dead, so another one takes its plan up, and it may wake up then. A file
-beside the locks names the last one. It alone commits the plan, and removes what earlier runs left: whoever looks for
-such files, and then finds itself named, has seen files of earlier runs alone.
+A process that stalls for minutes seems dead, so another one takes up its plan; the first one may wake up then. A file
+beside the locks names the last process. Only that one commits the plan and removes what earlier runs left. If a process
+lists such files and then finds itself named, it has seen only files of earlier runs.
 """
 
 from __future__ import annotations

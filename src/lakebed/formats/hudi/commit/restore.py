@@ -64,8 +64,8 @@ def request_restore(context: WriteContext, timeline: Timeline, to: Entry, going:
 
 
 def finish_restores(context: WriteContext, timeline: Timeline) -> bool:
-    """End the restores on a timeline; whether there were any. Each step takes the lock of the table's writers anew, and
-    whoever comes between the steps carries the restore on."""
+    """End the restores on a timeline, and say whether there were any. Each step takes the lock of the table's writers
+    again, so another process that comes between the steps continues the restore."""
     pending = bool(pending_restores(timeline))
     while pending:
         with context.locked(chooses=True) as held:
@@ -129,7 +129,7 @@ def _step(context: WriteContext, held: Held) -> bool:
 
 
 def _plan(context: WriteContext, restore: Entry) -> RestorePlan | None:
-    """The plan of a restore, None where whoever began it died before it was written."""
+    """The plan of a restore; None if the process that began it died before it wrote the plan."""
     if not restore.requested:
         raise UnsupportedError(
             f"the restore {restore.time} was cut off, and its plan is gone",

@@ -87,7 +87,8 @@ def cut_off_rollbacks(timeline: Timeline) -> list[Entry]:
 
 
 def planned_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
-    """The plan of a pending rollback. Whoever died before it was written left an empty one, which names no instant."""
+    """The plan of a pending rollback. If the process died before it wrote the plan, the file is empty and names no
+    instant."""
     data = context.store.read(entry.requested)
     if not data:
         return RollbackPlan()
@@ -272,10 +273,10 @@ def entry_of(entries: Iterable[Entry], info: InstantInfo) -> Entry | None:
 
 
 def _listed(context: WriteContext, entry: Entry) -> set[str]:
-    """Files that the instant's name is in, in the partitions that its inflight state names.
+    """Files whose names have the instant, in the partitions that its inflight state names.
 
     In table version 6 and older a log file does not tell whose blocks it holds. There the newest log file of each file
-    group that was to be updated stands for its slice.
+    group to be updated represents its slice.
     """
     data = b""
     if entry.state == "inflight":

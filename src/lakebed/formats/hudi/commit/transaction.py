@@ -45,7 +45,7 @@ from lakebed.formats.hudi.timeline.writing import (
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A completed instant, and notes for whoever wrote."""
+    """A completed instant, and notes for the writer."""
 
     instant: str
     notes: tuple[str, ...] = ()
@@ -180,9 +180,11 @@ class Transaction:
             self._put_inflight(content)
 
     def _put_inflight(self, content: bytes) -> None:
-        """Put the inflight file. That needs no lock, so nobody waits for it. CommitConflictError where another writer
-        took the instant back before: then the file goes again, which alone would bring the instant back. Whoever takes
-        it back from now on removes the file too."""
+        """Put the inflight file. This needs no lock, so no other writer waits for it.
+
+        CommitConflictError if another writer has rolled the instant back: the file is then removed again, since it
+        would bring the instant back. A process that rolls the instant back from now on removes the file too.
+        """
         context = self.context
         inflight(context.store, context.config, self.instant, self.action, content)
         entry = context.timeline().by_time.get(self.instant)
@@ -318,10 +320,10 @@ class Transaction:
         return timeline
 
     def _check_in_time(self, held: Held, before: Timeline) -> None:
-        """Look whether the instant stands, where the put that completed it took longer than the lock may be held.
+        """Check whether the instant still counts, if the put that completed it took longer than the lock may be held.
 
-        CommitConflictError where another writer withdrew it before: nothing of it is visible. CommitUnknownError where
-        that cannot be told, and where writers that do not know lakebed's lock may have left out its rows.
+        CommitConflictError if another writer has withdrawn it: nothing of it is visible. CommitUnknownError if that
+        can't be told, or if writers that do not know lakebed's lock may have left out its rows.
         """
         context = self.context
         if held.is_over:

@@ -52,7 +52,7 @@ _NOT_BY_PARTITION = "a record index by partition is not read: keys were looked u
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """How a write finds the file groups of keys: None where it only adds rows. `notes` are for whoever wrote."""
+    """How a write finds the file groups of keys; None if it only adds rows. `notes` are for the writer."""
 
     find: Callable[[pa.Table], Tagged] | None = None
     notes: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ def read_definitions(store: Store, config: TableConfig) -> dict[str, Any]:
 
 
 def definition_of(store: Store, config: TableConfig, index: str) -> Mapping[str, Any]:
-    """What the table's index definitions say of an index, {} where they say nothing."""
+    """The definition of an index among the table's index definitions; {} if there is none."""
     definition: Mapping[str, Any] = (read_definitions(store, config).get(_ALL) or {}).get(index) or {}
     return definition
 

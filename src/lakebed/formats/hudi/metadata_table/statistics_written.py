@@ -163,7 +163,7 @@ def _wrapper(name: str, value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _value_type(kind: pa.DataType) -> ValueType | None:
-    """The type that stands beside bounds, None for a type whose bounds are not recorded."""
+    """The type that is recorded beside bounds; None for a type whose bounds are not recorded."""
     for is_kind, value_type in _TYPES:
         if is_kind(kind):
             return value_type

@@ -164,7 +164,7 @@ def check_cut(state: TableState, view: View, sizes: Mapping[tuple[str, str], int
     """Raise CorruptError for a log file that has fewer bytes than a commit of the active timeline says. `sizes` has the
     bytes of log files by partition and name.
 
-    A base file that was cut short has no footer, so whoever opens it finds out.
+    Base files need no such check: one that was cut short has no footer, so opening it fails.
     """
     if not sizes:
         return

@@ -228,8 +228,8 @@ def _leaves(file: pq.ParquetFile, columns: Sequence[str]) -> list[int]:
 
 
 def _group_facts(file: pq.ParquetFile, name: str, schema: pa.Schema) -> Facts | None:
-    """What the footer says of a column in each row group. None where the file has no such column, or has it in a type
-    whose order is not that of the type in `schema`."""
+    """The statistics of a column in each row group of a file. None if the file has no such column, or has it in a type
+    that sorts differently than the type in `schema`."""
     place = file.schema_arrow.get_field_index(name)
     leaf = None if place < 0 else leaf_of(file.schema_arrow, place)
     if leaf is None or name not in schema.names:

@@ -40,7 +40,7 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Pruning:
-    """What the metadata table's statistics say of a predicate in one view of a table."""
+    """The statistics in the metadata table, applied to a predicate in one view of a table."""
 
     state: TableState
     view: View

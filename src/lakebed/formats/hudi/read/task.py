@@ -42,7 +42,7 @@ _MEMORY = Scratch()
 _KEY_ROWS = 1 << 19
 """Keys are looked up in long runs: for each lookup Arrow hashes all keys of the log anew."""
 _STREAMED_ROWS = 1 << 13
-"""Base rows come in small batches: several wait for whoever reads them."""
+"""The rows per batch of base rows: few, since several batches wait for their reader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def newest_history(store: Store, timeline: Timeline) -> str:
 def keep_history(store: Store, config: TableConfig, timeline: Timeline, instant: str, text: str) -> None:
     """Write the history of an instant that is about to complete, and remove those of writes that failed.
 
-    Whoever calls it holds the table's lock, so that each file is that of a commit, of a failed write or its own.
+    The caller must hold the table's lock, so that each file is that of a commit, of a failed write or its own.
     """
     files = store.list(_FOLDER).files
     store.delete_many(info.path for info in files if not _counts(_instant(info.name), timeline))

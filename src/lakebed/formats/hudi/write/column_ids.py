@@ -21,8 +21,8 @@ from lakebed.formats.hudi.timeline.column_history import keep_history, newest_hi
 
 @dataclass(frozen=True, slots=True)
 class ColumnIds:
-    """What one commit says of column ids: `latest` in its extra metadata, and `history` in a file of its own. `before`
-    is the history that it builds on, "" where there was no file."""
+    """The column ids of one commit: `latest` for its extra metadata, and `history` for a file of its own. `before` is
+    the history that it continues, "" if there was no file."""
 
     context: WriteContext
     instant: str

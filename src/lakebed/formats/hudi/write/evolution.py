@@ -169,7 +169,8 @@ def check_prepared(rows: pa.Schema, columns: pa.Schema, table: str) -> None:
 
 
 def check_same(before: pa.Schema, now: pa.Schema) -> bool:
-    """Whether a table has the same columns, whatever Avro says of nulls. Those that files leave out may have moved."""
+    """Whether a table has the same columns, apart from Avro's nullability. Columns that files leave out may have
+    moved."""
     return {f.name: f.type for f in before} == {f.name: f.type for f in now}
 
 

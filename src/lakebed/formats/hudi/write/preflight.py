@@ -53,7 +53,7 @@ class Preflight:
         return cls(files, pending, lookup)
 
     def holds(self, state: TableState, instant: str) -> bool:
-        """Whether the table is still so, but for the request of this instant."""
+        """Whether the table is unchanged, apart from the request of this instant."""
         mine = self.files.state
         others = tuple(entry for entry in state.timeline.entries if entry.time != instant)
         return state.config == mine.config and others == tuple(mine.timeline.entries)

@@ -247,10 +247,10 @@ _BY_BASE_FILES = IndexSettings()
 
 
 def write_options(given: Mapping[str, str], config: TableConfig, location: str) -> Options:
-    """The options of a write: those that the caller gave, over those that stand in the table's properties.
+    """The options of a write: the caller's over the table's properties.
 
-    Options that describe the table are accepted where they agree with it, since jobs give them with every write.
-    UsageError where they do not, UnsupportedError for an index that lakebed does not have.
+    Options that describe the table are accepted if they agree with it, since jobs give them with every write.
+    UsageError if they do not, UnsupportedError for an index that lakebed does not have.
     """
     stored = {key: text for key, text in config.properties.items() if _SERVED.knows(key)}
     spelled = {WRITE.spelled(key): text for key, text in given.items()}
@@ -321,7 +321,7 @@ class WriteSettings:
 
     @property
     def deletes_by_partition(self) -> bool:
-        """Whether rows say what is deleted, and nothing but they says of which partition."""
+        """Whether rows name what to delete, and only they name its partition."""
         if self.operation is Operation.DELETE:
             return not self.index.everywhere
         return self.operation is Operation.DELETE_PARTITION and not self.partitions

@@ -38,8 +38,8 @@ _UNMAPPED = NameMapping()
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a file says of itself. `has_ids` is whether it has field ids of its own; `names` are those of its columns
-    that the table has."""
+    """The facts in a file's footer. `has_ids` says whether it has its own field ids; `names` are its columns that the
+    table has too."""
 
     rows: int
     size: int
@@ -51,7 +51,7 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class FooterReader:
-    """Reads what files say of themselves. Picklable. `mapping` is the table's name mapping, or the one it will get."""
+    """Reads footers. Picklable. `mapping` is the table's name mapping, or the one that it will get."""
 
     files: Files
     schema: Schema
@@ -77,8 +77,8 @@ class FooterReader:
             return FileFacts(file.rows, candidate.size, columns.has_ids, columns.names, metrics, offsets)
 
     def _columns(self, file: OpenFile, path: str, known: _Known) -> _Columns:
-        """The columns of a file, held against the table: SchemaError where they do not fit. Those of Parquet files with
-        the same schema are known from the first of them."""
+        """The columns of a file, checked against the table: SchemaError if they do not fit. Parquet files with the same
+        schema are checked once."""
         if not isinstance(file, ParquetData):
             return self._checked(file, arrow_schema_of(file), path)[0]
         key = SchemaKey(file.arrow), _stored(file)

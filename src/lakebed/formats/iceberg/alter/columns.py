@@ -18,7 +18,7 @@ Fields = tuple[NestedField, ...]
 Edit = Callable[[Fields, str], Fields]
 """Takes fields and the name of one of them, or of a new one, and returns the fields after the change."""
 ROOT = -1
-"""The id that stands for the schema itself, as the parent of its columns."""
+"""The id of the schema itself, as the parent of its columns."""
 
 
 def names_of(fields: Sequence[NestedField]) -> list[str]:
@@ -33,7 +33,7 @@ def altered_field(field: NestedField, **changes: Any) -> NestedField:
 
 
 def edited(fields: Fields, path: Sequence[str], edit: Edit) -> Fields:
-    """Columns after a change of the fields among which the last name of the path stands."""
+    """The columns after a change of the struct that holds the last name of the path."""
     name, rest = path[0], path[1:]
     if not rest:
         return edit(fields, name)

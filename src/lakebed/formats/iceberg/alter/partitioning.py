@@ -149,7 +149,7 @@ class SpecDraft:
         self.lines.append(f"rename partition field {one.name} to {to}")
 
     def _place(self, named: str, schema: Schema) -> int:
-        """Where the field of a name, or of a transform, stands. SchemaError where there is none."""
+        """The position of the field with a name or transform. SchemaError if there is none."""
         names = [one.name for one in self.fields if not isinstance(one.transform, VoidTransform)]
         if _text(named) in names:
             return [one.name for one in self.fields].index(named)

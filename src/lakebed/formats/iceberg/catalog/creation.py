@@ -70,7 +70,7 @@ class NewTable:
         """None: a new table has nothing to scan yet."""
 
     def refuse_changes(self, base: Loaded) -> None:
-        """Refuses nothing: whoever creates a table may change it."""
+        """Refuse nothing: the creator of a table may change it."""
 
     def load(self) -> Loaded:
         """The metadata without a snapshot; what the table has, once its creation was tried."""
@@ -170,8 +170,8 @@ def new_place(table: CatalogTable) -> NewPlace:
 
 
 def _staged(table: CatalogTable) -> NewPlace:
-    """What the catalog says of a table that it is not going to have yet. pyiceberg drops the keys of a staged table
-    whose metadata has no location, so that the answer itself is looked at."""
+    """The catalog's answer about a table that it is not going to have yet. pyiceberg drops the keys of a staged table
+    whose metadata has no location, so we look at the answer itself."""
     catalog, name = table.catalog, table.identifier.table
     if not isinstance(catalog, RestCatalog):
         transaction = catalog.create_table_transaction(name, _NO_COLUMNS)

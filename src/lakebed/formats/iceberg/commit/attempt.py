@@ -236,7 +236,7 @@ class Attempt:
         return decode_entries(manifests, contents, spec, kind, columns, live_only)
 
     def _inheriting(self, entries: pa.Table) -> pa.Table:
-        """The entries, with those that this commit adds left without numbers: they inherit them when it stands."""
+        """The entries. Those that this commit adds have no numbers yet: they inherit them from the commit."""
         status = to_numpy(entries["status"])
         new = from_numpy(status == ADDED)
         none = pa.nulls(1, pa.int64())[0]

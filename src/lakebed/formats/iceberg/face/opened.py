@@ -23,7 +23,7 @@ OPTIONS = opt.OPTIONS + WRITE_OPTIONS
 
 
 class OpenedTable(Table):
-    """What every part of the face stands on. The option `branch` chooses a branch."""
+    """The opened table that every part of the face shares. The option `branch` chooses a branch."""
 
     format: ClassVar[str] = "iceberg"
     unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Bound its history by expiring snapshots"}

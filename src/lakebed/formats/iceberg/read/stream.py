@@ -175,8 +175,8 @@ class IcebergStream:
         self._known[:] = [(frozenset(ends), metadata)]
 
     def _metadata_of_batch(self, end: str) -> TableMetadata:
-        """The metadata for the plan of a batch: that which gave its end, where this has just been read, else as it is
-        now. It is used once: a plan that meets a file which is gone reads anew."""
+        """The metadata for the plan of a batch: the one that gave the batch's end, if it was just read, else the
+        newest. It is used once: if the plan finds a file gone, it reads the metadata again."""
         ends, metadata = self._known.pop() if self._known else (frozenset(), None)
         return metadata if metadata is not None and end in ends else self.load()
 

@@ -59,8 +59,8 @@ def rewrite(
 def _run(
     operations: TableOperations, plan: Callable[[], _Planned], dry_run: bool, engine: Engine | None
 ) -> RewriteResult:
-    """Run a plan. Where files are gone since the snapshot that it was made from expired, it is made anew, a few times:
-    a run that meets this has committed nothing of what failed."""
+    """Run a plan. If its snapshot has expired and files are gone, make the plan again, a few times: a run that finds
+    this has committed nothing of what failed."""
     for look in range(LOOKS):
         planned = plan()
         try:

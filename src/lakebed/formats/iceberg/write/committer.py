@@ -233,8 +233,8 @@ class _Producer:
     removed: tuple[DataFile, ...] = ()
     found_on: int | None = None
     replaced: list[str] = field(default_factory=list)
-    """The delete files of messages in whose place others were found: they stay for as long as the messages may be
-    committed again."""
+    """The delete files of messages that other delete files replace. They stay as long as the messages may be committed
+    again."""
 
     def __post_init__(self) -> None:
         if len(self.messages) == 1 and self.messages[0].deletes is not None:
@@ -278,7 +278,7 @@ class _Producer:
         return RowDeletes(tuple(file for file in deletes.added if file.path not in given))
 
     def drop_replaced(self) -> None:
-        """Remove the delete files of messages in whose place others were committed."""
+        """Remove the delete files of messages that other delete files replaced."""
         if self.replaced:
             self.committer.operations.files.delete_many(self.replaced)
 
@@ -286,12 +286,10 @@ class _Producer:
         return {file.path for message in self.messages if message.deletes for file in message.deletes.added}
 
     def _discard(self) -> None:
-        """Remove the delete files that were written for another snapshot, but for those of the messages. The commit has
-        not landed by now, or it would be known as a replay."""
-        given, delete_paths = (
-            self._given(),
-            {file.path for file in self.deletes.added} if self.deletes is not None else set(),
-        )
+        """Remove the delete files that were written for another snapshot, except those of the messages. The commit has
+        certainly not landed, or it would be known as a replay."""
+        given = self._given()
+        delete_paths = {file.path for file in self.deletes.added} if self.deletes is not None else set()
         self.replaced += sorted(delete_paths & given)
         if delete_paths - given:
             with suppress(LakebedError):

@@ -26,7 +26,7 @@ def path_of(given: Path, fields: Fields) -> tuple[str, ...]:
 
 
 def edited(fields: Fields, path: Sequence[str], edit: Edit) -> Fields:
-    """Columns after a change of the fields among which the last name of the path stands."""
+    """The columns after a change of the struct that holds the last name of the path."""
     name, rest = path[0], path[1:]
     if not rest:
         return edit(fields, name)
@@ -41,7 +41,7 @@ def retyped(fields: Fields, path: Sequence[str], change: Callable[[DataType], Da
 
 
 def place_of(fields: Fields, name: str) -> int:
-    """Where a field stands. Raises what `lakebed.kernel.column_paths.place_of` raises."""
+    """The position of a field. Raises what `lakebed.kernel.column_paths.place_of` raises."""
     return column_paths.place_of(name, _names(fields))
 
 

@@ -55,7 +55,7 @@ class BucketSummary:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSummary:
-    """What a manifest says of each bucket, and its `external` files: names and places outside the table."""
+    """The summary of a manifest by bucket, and its `external` files: names and places outside the table."""
 
     buckets: Mapping[BucketOf, BucketSummary]
     external: tuple[tuple[str, str], ...]

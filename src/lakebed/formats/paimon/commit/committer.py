@@ -52,8 +52,8 @@ _SKIPPED_DONE = "this identifier was committed before"
 class Committer:
     """Commits of one user to one branch.
 
-    The files of messages stay where they are whatever happens; only `abort` and a recognised replay remove any. What
-    fails once a snapshot stands is a note of the result, never an error: the caller would write again.
+    The files of messages stay: only `abort` and a recognized replay remove any. If something fails after the snapshot
+    is committed, the result has a note. An error would make the caller write again.
     """
 
     def __init__(self, history: History, schema: TableSchema, options: Options, commit: CommitOptions) -> None:

@@ -26,7 +26,7 @@ from lakebed.formats.paimon.snapshot import History
 
 
 def check_meanwhile(history: History, new: NewSnapshot, latest: Snapshot | None) -> None:
-    """Raise CommitConflictError when a snapshot that came meanwhile stands in the way, or cannot be seen any more."""
+    """Raise CommitConflictError if a newer snapshot conflicts, or can no longer be seen."""
     if new.assigned_on is not None:
         _check_assignment(history, new, new.assigned_on, latest)
     if new.rows_since is not None and latest is not None:

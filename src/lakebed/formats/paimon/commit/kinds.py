@@ -90,7 +90,7 @@ def kind_of_append(messages: Iterable[PaimonMessage], replaced: ReplacedPartitio
 
 
 def append_changes(messages: Sequence[PaimonMessage], indexes: tuple[IndexManifestEntry, ...]) -> Changes:
-    """What messages say of the first snapshot of a commit, with the HASH `indexes` of dynamic buckets."""
+    """The changes of messages for the first snapshot of a commit, with the HASH `indexes` of dynamic buckets."""
     return Changes(
         tuple(
             entry

@@ -261,8 +261,8 @@ class _CommitLoop:
             ) from failure
 
     def _place(self, snapshot: Snapshot, attempt: Attempt) -> Place:
-        """Where a claimed snapshot is. A store that fails is asked again; where it answers nothing any more, the commit
-        stands."""
+        """Where a claimed snapshot stands. If the store fails it is asked again; if it never answers, the commit
+        counts."""
         with suppress(Exception):  # it was claimed: whatever fails from here on is no failure of the commit
             return ask_again(
                 lambda: place_of(self._history, snapshot, attempt.latest, attempt.entries, attempt.written)
@@ -270,7 +270,7 @@ class _CommitLoop:
         return Place.IN_LINE
 
     def _report(self, entries: Sequence[ManifestEntry]) -> None:
-        """Tell the catalog of a snapshot that stands. What fails goes to the log."""
+        """Tell the catalog about a committed snapshot. Failures go to the log."""
         reporter = self._history.reporter
         if reporter is not None:
             notes = afterwards("its catalog was not told of new partitions", lambda: reporter(entries, self._schema))

@@ -46,7 +46,7 @@ class ManifestWriter:
         self._store.write_immutable({**more, **self.take()})
 
     def take(self) -> dict[str, bytes]:
-        """The files made so far that are not written, by path: whoever takes them writes them."""
+        """The files that are made but not written yet, by path. The caller that takes them writes them."""
         waiting, self._waiting = self._waiting, {}
         return waiting
 

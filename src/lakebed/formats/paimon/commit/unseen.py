@@ -123,8 +123,8 @@ def outcome_unknown(history: History, path: str) -> CommitUnknownError:
 
 
 def _tagged_before(history: History, messages: Sequence[PaimonMessage], oldest: int) -> list[Snapshot]:
-    """The snapshots before the oldest one that tags keep, but for those that are older than messages by more than
-    clocks differ."""
+    """The snapshots, before the oldest one, that tags keep, without those that are older than the messages by more than
+    clocks may differ."""
     times = [file.creation_time or 0 for message in messages for file in message.new_files]
     since = min(times, default=0) - _DAY
     return [one for one in history.tagged().values() if one.id < oldest and one.time_millis >= since]

@@ -157,8 +157,8 @@ class SnapshotExpiry:
         return afterwards("files of the expired snapshots stay until the next expiry, which resumes it", remove)
 
     def _without_new_tags(self, unused: _Unused) -> Sequence[str]:
-        """The files to delete, without those of tags that were made since they were looked for. Whoever tags a snapshot
-        looks afterwards whether it is still there."""
+        """The files to delete, without those of tags that were made since the search. A process that tags a snapshot
+        checks afterwards whether the snapshot still exists."""
         if unused.tags.issuperset(self.history.tags()):
             return unused.paths
         needed = {*UnusedFiles(self.history, self.schema, self.options).all_needed()}

@@ -98,7 +98,7 @@ class ChangeReader:
                 yield from self._compared(step)
 
     def _gone(self, removed: PaimonSplit) -> Iterator[pa.RecordBatch]:
-        """The rows of files that are gone: merged, but for postponed ones, which are not sorted."""
+        """The rows of removed files, merged. Rows of postponed files are not merged, since these are not sorted."""
         read = self.rows.written if removed.bucket == POSTPONE_BUCKET else self.rows.kept
         return read(removed, self.rows.needed)
 

@@ -41,7 +41,7 @@ class RowRange:
 
     @property
     def anchor(self) -> DataFileMeta:
-        """The data file under whose name a deletion vector stands."""
+        """The data file whose name a deletion vector has."""
         return min(self.files, key=lambda file: (file.max_sequence_number, file.file_name))
 
     @property

@@ -172,10 +172,8 @@ class Tags:
             raise self._expired(tagged)
 
     def _is_held(self, name: str, tagged: Snapshot) -> bool:
-        """Whether something else has the snapshot of a tag that was just made: the snapshot itself, or another tag.
-
-        Then whoever removes that afterwards sees this tag, and spares its files.
-        """
+        """Whether the snapshot of a new tag is still kept otherwise: it exists itself, or another tag keeps it. A
+        process that removes that afterwards sees this tag and keeps its files."""
         if self.history.find(tagged.id) is not None:
             return True
         others = self.read_many([other for other in self.history.tags() if other != name])

@@ -1,6 +1,6 @@
-"""What an index says of a file: whether a row may stand in a relation to given keys.
+"""The answers of a file index: whether a row may equal, differ from or compare with given keys.
 
-Rule: Paimon's FileIndexReader. An index answers True where it does not know.
+Rule: Paimon's FileIndexReader. An index answers True if it does not know.
 """
 
 from __future__ import annotations
