@@ -52,8 +52,8 @@ def alter(
         str | None,
         typer.Option("--sort-order", metavar="ORDER", help='Iceberg: such as "dt, amount desc"; "" for none.'),
     ] = None,
-    set_: Annotated[_Words, typer.Option("--set", metavar="KEY=VALUE", help="Keep an option in the table.")] = None,
-    unset: Annotated[_Words, typer.Option("--unset", metavar="KEY", help="Forget an option of the table.")] = None,
+    set_: Annotated[_Words, typer.Option("--set", metavar="KEY=VALUE", help="Set an option of the table.")] = None,
+    unset: Annotated[_Words, typer.Option("--unset", metavar="KEY", help="Remove an option of the table.")] = None,
     dry_run: DryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,
@@ -61,7 +61,7 @@ def alter(
 ) -> None:
     """Change a table's columns, partition fields, sort order and options, in one step.
 
-    A new format version comes first, then what is dropped; other changes are made in the order of this list.
+    A new format version comes first, then drops, then the other changes in the order of this list.
     """
     settings = [model.set_option(*_pair(text, "--set")) for text in set_ or ()]
     changes: list[model.Change] = [change for change in settings if change.key == _VERSION]

@@ -21,15 +21,25 @@ ManyArgument = Annotated[
 ]
 DatabasesOption = Annotated[
     str | None,
-    typer.Option("--including-databases", metavar="REGEX", help="Of many tables, those in these databases."),
+    typer.Option(
+        "--including-databases", metavar="REGEX", help="Only tables in these databases: a regular expression."
+    ),
 ]
 TablesOption = Annotated[
     str | None,
-    typer.Option("--including-tables", metavar="REGEX", help="Of many tables, those with these names, database.table."),
+    typer.Option(
+        "--including-tables",
+        metavar="REGEX",
+        help="Only tables with these names: a regular expression for database.table.",
+    ),
 ]
 ExcludedOption = Annotated[
     str | None,
-    typer.Option("--excluding-tables", metavar="REGEX", help="Of many tables, not those with these names."),
+    typer.Option(
+        "--excluding-tables",
+        metavar="REGEX",
+        help="Leave out the tables with these names: a regular expression for database.table.",
+    ),
 ]
 OptionOption = Annotated[
     list[str] | None,
@@ -43,4 +53,4 @@ JsonOption = Annotated[
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 MasterOption = Annotated[str | None, typer.Option("--master", help="Spark master. Default: an embedded local[*].")]
-RemoteOption = Annotated[str | None, typer.Option("--remote", help="Spark Connect server, as sc://HOST:PORT.")]
+RemoteOption = Annotated[str | None, typer.Option("--remote", help="Spark Connect server, such as sc://HOST:PORT.")]

@@ -16,14 +16,14 @@ from lakebed.errors import UsageError
 def branch(
     table: TableArgument,
     name: Annotated[
-        str | None, typer.Argument(help="The branch to make, delete or follow. Without it, all are listed.")
+        str | None, typer.Argument(help="The branch to create, delete or follow. Without it, list all.")
     ] = None,
     at: Annotated[
         str | None, typer.Option("--at", help="Where the branch begins: tag:NAME, or for Iceberg a snapshot too.")
     ] = None,
     delete: DeleteOption = False,
     fast_forward: Annotated[
-        bool, typer.Option("--fast-forward", help="Put the branch that is open where this one is.")
+        bool, typer.Option("--fast-forward", help="Fast-forward the open branch to the head of this one.")
     ] = False,
     replace: ReplaceOption = False,
     retain: Annotated[

@@ -28,7 +28,7 @@ def cherry_pick(
 
 def publish(
     table: TableArgument,
-    wap_id: Annotated[str, typer.Argument(metavar="WAP_ID", help="The name that a write was staged under.")],
+    wap_id: Annotated[str, typer.Argument(metavar="WAP_ID", help="The name under which a write was staged.")],
     dry_run: DryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,

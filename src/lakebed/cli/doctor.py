@@ -51,7 +51,7 @@ class Check:
 
 def doctor(
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="A table or folder whose storage is tried.")
+        str | None, typer.Argument(metavar="[TABLE]", help="A table or folder whose storage is tested.")
     ] = None,
     option: OptionOption = None,
     json: JsonOption = False,

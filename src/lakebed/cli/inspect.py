@@ -35,7 +35,7 @@ def inspect(
     ] = None,
     fail_on: Annotated[
         Health | None,
-        typer.Option("--fail-on", help="Exit with code 1 where a table is that bad or worse: attention or broken."),
+        typer.Option("--fail-on", help="Exit with code 1 if a table is this bad or worse: attention or broken."),
     ] = None,
     option: OptionOption = None,
     including_databases: DatabasesOption = None,

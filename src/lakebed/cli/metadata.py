@@ -14,7 +14,9 @@ from lakebed.cli.rows import FormatOption, LimitOption, OutputOption, checked_fo
 
 def metadata(
     table: TableArgument,
-    name: Annotated[str | None, typer.Argument(help="Such as snapshots or files. None: list the names.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The metadata table, such as snapshots or files. Without it, list the names.")
+    ] = None,
     limit: LimitOption = None,
     format: FormatOption = None,
     to: OutputOption = None,

@@ -16,7 +16,7 @@ from lakebed.model.refs import RefResult
 
 DeleteOption = Annotated[bool, typer.Option("--delete", help="Delete it.")]
 ReplaceOption = Annotated[
-    bool, typer.Option("--replace", help="Iceberg, and tags of Paimon: move it, if it is there already.")
+    bool, typer.Option("--replace", help="Iceberg, and tags of Paimon: move it if it already exists.")
 ]
 RefDryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Iceberg: show what would change, and change nothing.")

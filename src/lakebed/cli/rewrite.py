@@ -43,7 +43,10 @@ def rewrite(
     including_tables: TablesOption = None,
     excluding_tables: ExcludedOption = None,
     mode: Annotated[
-        Mode, typer.Option("--mode", help="Of many tables: one after the other, or the tasks of all side by side.")
+        Mode,
+        typer.Option(
+            "--mode", help="How to rewrite many tables: one after the other, or the tasks of all side by side."
+        ),
     ] = Mode.DIVIDED,
     json: JsonOption = False,
     debug: DebugOption = False,

@@ -19,7 +19,12 @@ def rewrite_table_path(
         str, typer.Argument(metavar="STAGING", help="A folder for the new metadata and the list of files to copy.")
     ],
     since: Annotated[
-        str, typer.Option("--since", metavar="FILE", help="The metadata file of an earlier copy, whose files it has.")
+        str,
+        typer.Option(
+            "--since",
+            metavar="FILE",
+            help="The metadata file of an earlier copy: files that it names are not copied again.",
+        ),
     ] = "",
     dry_run: DryRunOption = False,
     option: OptionOption = None,

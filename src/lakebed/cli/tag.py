@@ -15,10 +15,10 @@ from lakebed.errors import UsageError
 
 def tag(
     table: TableArgument,
-    name: Annotated[str | None, typer.Argument(help="The tag to make or delete. Without it, all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The tag to create or delete. Without it, list all.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="The snapshot, instant or time to tag. Default: now.")] = None,
     time_retained: Annotated[
-        str | None, typer.Option("--time-retained", metavar="DURATION", help="How long the tag lives, as 7d.")
+        str | None, typer.Option("--time-retained", metavar="DURATION", help="How long the tag lives, such as 7d.")
     ] = None,
     delete: DeleteOption = False,
     replace: ReplaceOption = False,

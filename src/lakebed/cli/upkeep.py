@@ -49,7 +49,7 @@ def upkeep(
 ) -> None:
     """Decide what is due on a table, or on many, and do it: rewrite, expire, archive. Made for cron.
 
-    Exit code 1 where a step failed or a table is broken. What is left, such as for want of budget, is no failure.
+    Exit code 1 if a step failed or a table is broken. A step that the budget leaves for a later run is not a failure.
     """
     checked = policy_of(policy)
     options = output.parse_options(option or [])
