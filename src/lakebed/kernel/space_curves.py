@@ -98,9 +98,9 @@ def _transpose(axes: list[AnyArray]) -> None:
     """Coordinates to the transposed index of the curve, in place: the index is their bits interleaved."""
     last = len(axes) - 1
     for bit in range(8 * _COORDINATE_BYTES - 1, 0, -1):
-        one, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
+        bit_mask, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
         for axis in axes:
-            inverted = (axis & one) != 0
+            inverted = (axis & bit_mask) != 0
             if inverted.any():
                 axes[0] ^= np.where(inverted, below, np.uint64(0))
             if axis is not axes[0] and not inverted.all():

@@ -125,15 +125,15 @@ def file_sizes(exponents: Mapping[int, int], target: int, least: int, what: str 
     aim = math.log2(max(target, 1))
     high = max(*counts, math.floor(aim))
     low = max(min(*counts, math.floor(aim)), high - _MOST_BINS + 1)
-    bars, one = [], what.removesuffix("s")
+    bars, singular = [], what.removesuffix("s")
     for power in range(low, high + 1):
         count = sum(n for p, n in counts.items() if p == power or (power == low and p < low))
         small = 2 ** (power + 1) <= least
-        label = f"{counted(count, one, grouped=True)} of {size_text(2**power)} to {size_text(2 ** (power + 1))}"
+        label = f"{counted(count, singular, grouped=True)} of {size_text(2**power)} to {size_text(2 ** (power + 1))}"
         bars.append(Bar(short_size(2**power), count, Look.FLAGGED if small else Look.PLAIN, label))
     total = sum(counts.values())
     small_files = sum(count for power, count in counts.items() if 2 ** (power + 1) <= least)
-    note = f"{counted(total, one, grouped=True)}, {small_files:,} of them much smaller than the target (dashed)"
+    note = f"{counted(total, singular, grouped=True)}, {small_files:,} of them much smaller than the target (dashed)"
     return Columns(
         "File sizes against the target",
         note,

@@ -68,9 +68,9 @@ def without(spark: SparkSession, rows: DataFrame, deleted: Sequence[DeletedRows]
     the result has columns of our own."""
     directory = Directory.of(np.array([file.key for file in deleted], np.int64))
     words, first_bits = _words(directory, deleted)
-    one = pa.ListArray.from_arrays(from_numpy(np.array([0, len(words)], np.int32)), from_numpy(words))
+    row = pa.ListArray.from_arrays(from_numpy(np.array([0, len(words)], np.int32)), from_numpy(words))
     # A column that is named once and used often: Spark then computes the subquery once.
-    held = spark.createDataFrame(pa.table({_BITS: one})).scalar().alias(_BITS)
+    held = spark.createDataFrame(pa.table({_BITS: row})).scalar().alias(_BITS)
     return rows.select("*", held).where(f"coalesce({_bit(directory, first_bits)} = 0, true)")
 
 

@@ -55,13 +55,13 @@ def problems(appends: Iterable[Append], reads: Sequence[Read], end: Mapping[str,
             yield f"two appends have the name {append.name}"
         by_name[append.name] = append
     for name, append in by_name.items():
-        found = end.get(name, 0)
-        if append.outcome is Outcome.ACKNOWLEDGED and found != rows:
-            yield f"{name} was acknowledged, and the table has {found} of its {rows} rows"
-        elif append.outcome is Outcome.REFUSED and found:
-            yield f"{name} was refused, and the table has {found} rows of it"
-        elif found not in (0, rows):
-            yield f"of {name}, whose outcome is unknown, the table has {found} of {rows} rows"
+        copies = end.get(name, 0)
+        if append.outcome is Outcome.ACKNOWLEDGED and copies != rows:
+            yield f"{name} was acknowledged, and the table has {copies} of its {rows} rows"
+        elif append.outcome is Outcome.REFUSED and copies:
+            yield f"{name} was refused, and the table has {copies} rows of it"
+        elif copies not in (0, rows):
+            yield f"of {name}, whose outcome is unknown, the table has {copies} of {rows} rows"
     for name in end:
         if name not in by_name:
             yield f"nobody wrote {name}, and the table has {end[name]} rows of it"

@@ -239,8 +239,8 @@ def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], locat
 
 def _generator(keys: Sequence[str], partitions: Sequence[str], typed: bool, options: Options, location: str) -> str:
     given = options[opt.KEY_GENERATOR_TYPE] or options[opt.KEY_GENERATOR_CLASS].rpartition(".")[2]
-    one = len(keys) <= 1 and len(partitions) == 1
-    fits = "CUSTOM" if typed else "NON_PARTITION" if not partitions else "SIMPLE" if one else "COMPLEX"
+    is_single = len(keys) <= 1 and len(partitions) == 1
+    fits = "CUSTOM" if typed else "NON_PARTITION" if not partitions else "SIMPLE" if is_single else "COMPLEX"
     kinds = {name: kind for kind, name in _GENERATORS.items()}
     kind = kinds.get(given, given) or fits
     if kind not in _GENERATORS:
@@ -251,7 +251,7 @@ def _generator(keys: Sequence[str], partitions: Sequence[str], typed: bool, opti
         )
     also = {
         "COMPLEX": bool(partitions) and not typed and len(keys) > 1,
-        "TIMESTAMP": one and not typed,
+        "TIMESTAMP": is_single and not typed,
         "CUSTOM": not partitions,
         "GLOBAL_DELETE": bool(keys) and not partitions,
     }

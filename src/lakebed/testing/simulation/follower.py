@@ -158,16 +158,16 @@ class Follower:
 
     def _compare(self, wanted: State, where: str) -> None:
         """What was told is what the table has, but for rows that are told by other rules."""
-        told = frozenset(+self._told)
+        rows = frozenset(+self._told)
         overwritten = self._model.overwrites > self._overwrites and not self._subject.tells_overwritten
         wrong = {
             key
-            for key in ids_of(told ^ wanted)
-            if not self._model.may_differ(key, told, wanted)
+            for key in ids_of(rows ^ wanted)
+            if not self._model.may_differ(key, rows, wanted)
             and not (overwritten and not any(row[0] == key for row in wanted))
         }
         if wrong:
-            raise Violation(f"{self._name} told other rows than the table has {where}\n{difference(wanted, told)}")
+            raise Violation(f"{self._name} told other rows than the table has {where}\n{difference(wanted, rows)}")
 
     # ---- told that it is gone ----
 

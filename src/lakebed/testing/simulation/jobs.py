@@ -83,28 +83,28 @@ class Jobs:
     @contextmanager
     def at_work(self, chosen: Sequence[Prepared]) -> Iterator[None]:
         """A process is at work on these for as long as the block goes on."""
-        for one in chosen:
-            one.unsure |= one.at_work > 0
-            one.at_work += 1
+        for commit in chosen:
+            commit.unsure |= commit.at_work > 0
+            commit.at_work += 1
         try:
             yield
         finally:
-            for one in chosen:
-                one.at_work -= 1
+            for commit in chosen:
+                commit.at_work -= 1
 
     def unsure(self, chosen: Sequence[Prepared]) -> None:
         """An attempt at these may have landed."""
-        for one in chosen:
-            one.unsure = True
+        for commit in chosen:
+            commit.unsure = True
 
     def done(self, chosen: Sequence[Prepared], model: Model, who: str) -> None:
         """An attempt ended well, so the changes are there. One that was given up may have been passed over."""
-        for one in chosen:
-            if not one.given_up:
-                model.acknowledge(one.change, who)
-            if not one.is_done and (one.change.landed or not one.given_up):
-                one.is_done = True
-                model.end(one.change)
+        for commit in chosen:
+            if not commit.given_up:
+                model.acknowledge(commit.change, who)
+            if not commit.is_done and (commit.change.landed or not commit.given_up):
+                commit.is_done = True
+                model.end(commit.change)
 
     def failed(self, chosen: Sequence[Prepared], model: Model, who: str, error: LakebedError) -> None:
         """An attempt ended with an error that says that the first commit that was not there before did not happen."""

@@ -482,15 +482,15 @@ class Model:
         """A read that began when `states[since]` was the newest gave one of the states from then on. `states` are those
         of a branch; None: what the table shows."""
         states = self.shown if states is None else states
-        found = state_of(rows, f"in a read of {who}")
-        if found not in states[since:]:
-            raise Violation(f"{who} read a state that was not\n{difference(states[since], found)}")
+        state = state_of(rows, f"in a read of {who}")
+        if state not in states[since:]:
+            raise Violation(f"{who} read a state that was not\n{difference(states[since], state)}")
 
     def check_snapshot(self, name: str, wanted: State, rows: Iterable[Row], who: str) -> None:
         """A snapshot that was read later has the rows that it had."""
-        found = state_of(rows, f"in snapshot {name}")
-        if found != wanted:
-            raise Violation(f"{who}: {name} has other rows than it had\n{difference(wanted, found)}")
+        state = state_of(rows, f"in snapshot {name}")
+        if state != wanted:
+            raise Violation(f"{who}: {name} has other rows than it had\n{difference(wanted, state)}")
 
 
 def state_of(rows: Iterable[Row], where: str) -> State:

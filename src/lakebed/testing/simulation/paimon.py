@@ -171,14 +171,14 @@ class PaimonSubject(Subject):
         """Snapshots of branches are not in the table's history."""
         matches = (_OF_BRANCH.match(path) for path in store.files)
         names = sorted({match[1] for match in matches if match and match[2] == "schema"})
-        found: dict[str, Head] = {}
+        heads: dict[str, Head] = {}
         for name in names:
             branch = self.open(store, name)
             newest = branch.newest()
             key = f"{name} {newest.time}" if newest else ""
             rows = self.rows_before(store, key)
-            found[name] = Head(self._read(store, branch, key) if rows is None else rows, "")
-        return found
+            heads[name] = Head(self._read(store, branch, key) if rows is None else rows, "")
+        return heads
 
     def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
         """All rows, then the changes. Some keep their progress in the table as a consumer's."""

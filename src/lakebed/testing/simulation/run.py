@@ -221,9 +221,9 @@ class Run:
         for name, states in model.branches.items():
             rows = rows_of(subject.open(self.real, name).read(["id", "v"]))
             model.check_snapshot(f"branch {name}", states[-1], rows, "the end")
-        there = {ref.name for ref in table.refs()} if subject.tags_go_with_snapshots else model.tags
+        refs = {ref.name for ref in table.refs()} if subject.tags_go_with_snapshots else model.tags
         for name, wanted in model.tags.items():
-            if name not in there and model.was_made_in_a_cut_expiry(name):
+            if name not in refs and model.was_made_in_a_cut_expiry(name):
                 continue
             rows = rows_of(table.read(["id", "v"], as_of=f"tag:{name}"))
             model.check_snapshot(f"tag {name}", wanted, rows, "the end")

@@ -80,9 +80,9 @@ class Staging(Branching):
         if done.snapshot in self.model.every:
             rows = self.model.every[done.snapshot]
             wanted = {"id": len({key for key, _ in rows}), "v": len(rows)}
-            told = {column.column: column.distinct for column in done.columns}
-            if told != wanted:
-                raise Violation(f"{self.name}: the statistics of {done.snapshot} are {told}, not {wanted}")
+            distinct = {column.column: column.distinct for column in done.columns}
+            if distinct != wanted:
+                raise Violation(f"{self.name}: the statistics of {done.snapshot} are {distinct}, not {wanted}")
         if self.subject.partitioned:
             parts = self.table.compute_partition_stats()
             count = len(self.subject.parts)
@@ -96,9 +96,9 @@ class Staging(Branching):
         assert isinstance(real, MemoryStore)
         with real.whole():
             losable = self.subject.losable(real)
-        there = sorted(path for path in losable if path not in real.lost)
-        if there and len(real.lost) < _MOST_LOST:
-            path = self.chance.choice(there)
+        present = sorted(path for path in losable if path not in real.lost)
+        if present and len(real.lost) < _MOST_LOST:
+            path = self.chance.choice(present)
             real.lose(path)
             self.model.lost[path] = losable[path]
 

@@ -212,11 +212,11 @@ class Subject(ABC):
 
     def branches(self, store: MemoryStore, table: Table) -> dict[str, Head]:
         """The other branches as they are. Snapshots of branches are in the table's history."""
-        found: dict[str, Head] = {}
+        heads: dict[str, Head] = {}
         for name, snapshot in self.heads(table).items():
             rows = self.rows_before(store, snapshot)
-            found[name] = Head(self._read(store, self.open(store, name), snapshot) if rows is None else rows, snapshot)
-        return found
+            heads[name] = Head(self._read(store, self.open(store, name), snapshot) if rows is None else rows, snapshot)
+        return heads
 
     def stream(self, store: Store, number: int, anew: bool) -> StreamReader:
         """A stream of the ids and values of rows, that begins with all of them. `number` tells jobs apart that keep
@@ -302,8 +302,8 @@ class Subject(ABC):
         with store.noting() as files:
             rows = self.rows_seen(table, snapshot)
         if snapshot:
-            there = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
-            self._looks[snapshot] = rows, {path: there[path] for path in there if not self.points(path)}
+            listed = {path: files[path] for path in files if files[path] or not self.publishes("put", path)}
+            self._looks[snapshot] = rows, {path: listed[path] for path in listed if not self.points(path)}
         return rows
 
     def rows_seen(self, table: Table, snapshot: str) -> list[Row]:

@@ -175,12 +175,12 @@ class World:
 
     def published(self, who: Running) -> None:
         """An actor has published a state of the table."""
-        for one in self.running:
-            one.overtaken += one is not who
-            if one is not who and one.held:
-                one.held -= 1
-                if not one.held:
-                    one.wakes = self.time
+        for actor in self.running:
+            actor.overtaken += actor is not who
+            if actor is not who and actor.held:
+                actor.held -= 1
+                if not actor.held:
+                    actor.wakes = self.time
 
     def _begin(self, who: Running) -> None:
         try:

@@ -102,16 +102,16 @@ def _merged(rows: pa.Table, kind: pa.DataType) -> Statistics:
     late = pc.greater_equal(rows["number"], pc.fill_null(rows["start"], -1))
     rows = rows.filter(pc.and_(late, pc.invert(rows["deleted"])))
     kinds = [("lower", "min"), ("upper", "max")] + [(name, "max") for name in ("unknown", "unsure", "nulls", "values")]
-    one = rows.group_by("key").aggregate(kinds)
-    unknown, unsure = _bools(one["unknown_max"]), _bools(one["unsure_max"])
+    merged = rows.group_by("key").aggregate(kinds)
+    unknown, unsure = _bools(merged["unknown_max"]), _bools(merged["unsure_max"])
     nothing = pa.scalar(None, kind)
     hidden = pa.array(unknown | unsure)
     return Statistics(
-        one_chunk(one["key"]),
-        pc.if_else(hidden, nothing, one_chunk(one["lower_min"])),
-        pc.if_else(hidden, nothing, one_chunk(one["upper_max"])),
-        _bools(one["nulls_max"]) | unsure,
-        _bools(one["values_max"]),
+        one_chunk(merged["key"]),
+        pc.if_else(hidden, nothing, one_chunk(merged["lower_min"])),
+        pc.if_else(hidden, nothing, one_chunk(merged["upper_max"])),
+        _bools(merged["nulls_max"]) | unsure,
+        _bools(merged["values_max"]),
     )
 
 

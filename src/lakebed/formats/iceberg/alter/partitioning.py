@@ -110,56 +110,71 @@ class SpecDraft:
     def _known(self, source_id: int, transform: Transform[Any, Any], name: str) -> PartitionField | None:
         """The field that the table has, or had, for a transform: one that was dropped in the same change, or from
         version 2 on one of an earlier spec."""
-        dropped = [one for one in self._at_first if one not in self.fields]
-        for one in (*dropped, *(self.history if self.version > 1 else ())):
-            if one.source_id == source_id and _same(one.transform, transform):
-                if one in dropped and name:
-                    return PartitionField(source_id, one.field_id, transform, name)
-                if not name or one.name == name:
-                    return one
+        dropped = [partition_field for partition_field in self._at_first if partition_field not in self.fields]
+        for partition_field in (*dropped, *(self.history if self.version > 1 else ())):
+            if partition_field.source_id == source_id and _same(partition_field.transform, transform):
+                if partition_field in dropped and name:
+                    return PartitionField(source_id, partition_field.field_id, transform, name)
+                if not name or partition_field.name == name:
+                    return partition_field
         return None
 
     def _make_room(self, name: str) -> None:
         """Give a dropped field of version 1 another name where a new one takes its name. SchemaError where a field
         that is not dropped has the name."""
-        for place, one in enumerate(self.fields):
-            if one.name == name:
-                if not isinstance(one.transform, VoidTransform):
+        for place, partition_field in enumerate(self.fields):
+            if partition_field.name == name:
+                if not isinstance(partition_field.transform, VoidTransform):
                     raise SchemaError(f"there is already a partition field {name!r}", todo="Give another name")
-                renamed = PartitionField(one.source_id, one.field_id, one.transform, f"{name}_{one.field_id}")
+                renamed = PartitionField(
+                    partition_field.source_id,
+                    partition_field.field_id,
+                    partition_field.transform,
+                    f"{name}_{partition_field.field_id}",
+                )
                 self.fields = (*self.fields[:place], renamed, *self.fields[place + 1 :])
 
     def _drop(self, named: str, schema: Schema) -> None:
         place = self._place(named, schema)
-        one = self.fields[place]
-        void = PartitionField(one.source_id, one.field_id, VoidTransform(), one.name)
+        partition_field = self.fields[place]
+        void = PartitionField(
+            partition_field.source_id, partition_field.field_id, VoidTransform(), partition_field.name
+        )
         kept = (void,) if self.version == 1 else ()
         self.fields = (*self.fields[:place], *kept, *self.fields[place + 1 :])
-        self.lines.append(f"drop partition field {one.name}")
+        self.lines.append(f"drop partition field {partition_field.name}")
 
     def _rename(self, named: str, to: str, schema: Schema) -> None:
         place = self._place(named, schema)
-        one = self.fields[place]
+        partition_field = self.fields[place]
         if not isinstance(to, str) or not to:
-            raise SchemaError(f"partition field {one.name!r} cannot be called {to!r}", todo="Give a text")
-        if one.name != to:
+            raise SchemaError(f"partition field {partition_field.name!r} cannot be called {to!r}", todo="Give a text")
+        if partition_field.name != to:
             self._make_room(to)
-        renamed = PartitionField(one.source_id, one.field_id, one.transform, to)
+        renamed = PartitionField(partition_field.source_id, partition_field.field_id, partition_field.transform, to)
         self.fields = (*self.fields[:place], renamed, *self.fields[place + 1 :])
-        self.lines.append(f"rename partition field {one.name} to {to}")
+        self.lines.append(f"rename partition field {partition_field.name} to {to}")
 
     def _place(self, named: str, schema: Schema) -> int:
         """The position of the field with a name or transform. SchemaError if there is none."""
-        names = [one.name for one in self.fields if not isinstance(one.transform, VoidTransform)]
+        names = [
+            partition_field.name
+            for partition_field in self.fields
+            if not isinstance(partition_field.transform, VoidTransform)
+        ]
         if _text(named) in names:
-            return [one.name for one in self.fields].index(named)
+            return [partition_field.name for partition_field in self.fields].index(named)
         try:
             _, transform, column = parsed_transform(named, "a partition field", self.table)
             source, _ = source_of(column, schema)
         except (UsageError, SchemaError):
             source = None
-        for place, one in enumerate(self.fields):
-            if source is not None and one.source_id == source.field_id and _same(one.transform, transform):
+        for place, partition_field in enumerate(self.fields):
+            if (
+                source is not None
+                and partition_field.source_id == source.field_id
+                and _same(partition_field.transform, transform)
+            ):
                 return place
         raise SchemaError(f"there is no partition field {named!r}", todo=f"Fields: {', '.join(names) or 'none'}")
 
@@ -186,21 +201,21 @@ def check_spec(spec: PartitionSpec, schema: Schema, table: str) -> None:
     """Raise SchemaError for a spec whose sources are gone, or of a type that its transforms do not take, and for a name
     that occurs twice."""
     seen: set[str] = set()
-    by_id = {one.field_id: one for _, one in columns.all_fields(schema.fields)}
-    for one in spec.fields:
-        if one.name in seen:
-            raise SchemaError(f"two partition fields would have the name {one.name!r}", table=table)
-        seen.add(one.name)
-        if isinstance(one.transform, VoidTransform):
+    by_id = {partition_field.field_id: partition_field for _, partition_field in columns.all_fields(schema.fields)}
+    for partition_field in spec.fields:
+        if partition_field.name in seen:
+            raise SchemaError(f"two partition fields would have the name {partition_field.name!r}", table=table)
+        seen.add(partition_field.name)
+        if isinstance(partition_field.transform, VoidTransform):
             continue
-        if one.source_id not in by_id:
+        if partition_field.source_id not in by_id:
             raise SchemaError(
-                f"a column is dropped that partition field {one.name!r} comes from",
+                f"a column is dropped that partition field {partition_field.name!r} comes from",
                 table=table,
                 why="the partition spec that writers use has this field",
                 todo="Drop the partition field first, with lakebed.drop_partition_field",
             )
-        check_source(one.transform, by_id[one.source_id], str(one.transform))
+        check_source(partition_field.transform, by_id[partition_field.source_id], str(partition_field.transform))
 
 
 def check_partition_values(specs: Iterable[PartitionSpec], before: Schema, after: Schema, table: str) -> None:

@@ -93,16 +93,16 @@ def followed(properties: Mapping[str, str], old: Schema, new: Schema) -> tuple[d
     mapping = properties.get(NAME_MAPPING)
     if mapping is None:
         return after, ""
-    known = {one.field_id: one for _, one in columns.all_fields(old.fields)}
+    known = {field.field_id: field for _, field in columns.all_fields(old.fields)}
     renamed = {
-        one.field_id: one
-        for _, one in columns.all_fields(new.fields)
-        if one.field_id in known and known[one.field_id].name != one.name
+        field.field_id: field
+        for _, field in columns.all_fields(new.fields)
+        if field.field_id in known and known[field.field_id].name != field.name
     }
     added: dict[int, list[NestedField]] = {}
-    for parent, one in columns.all_fields(new.fields):
-        if one.field_id not in known and (parent in known or parent == columns.ROOT):
-            added.setdefault(parent, []).append(one)
+    for parent, field in columns.all_fields(new.fields):
+        if field.field_id not in known and (parent in known or parent == columns.ROOT):
+            added.setdefault(parent, []).append(field)
     if not renamed and not added:
         return after, ""
     try:

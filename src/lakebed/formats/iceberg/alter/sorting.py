@@ -42,13 +42,13 @@ def sort_fields(texts: Sequence[str], schema: Schema, table: str) -> tuple[SortF
 
 def check_order(order: SortOrder, schema: Schema, table: str) -> None:
     """Raise SchemaError for a sort order that does not fit the columns."""
-    by_id = {one.field_id: one for _, one in columns.all_fields(schema.fields)}
-    for one in order.fields:
-        if one.source_id not in by_id:
+    by_id = {field.field_id: field for _, field in columns.all_fields(schema.fields)}
+    for field in order.fields:
+        if field.source_id not in by_id:
             raise SchemaError(
                 "a column is dropped that rows are sorted by",
                 table=table,
-                why=f"the table's sort order has {one.transform} of the field {one.source_id}",
+                why=f"the table's sort order has {field.transform} of the field {field.source_id}",
                 todo="Set another sort order first, with lakebed.set_sort_order",
             )
-        check_source(one.transform, by_id[one.source_id], str(one.transform))
+        check_source(field.transform, by_id[field.source_id], str(field.transform))

@@ -23,12 +23,14 @@ def statistics_of(schema: TableSchema, entries: Sequence[ManifestEntry]) -> list
         if entry.partition not in sums:
             zeros = dict.fromkeys(("recordCount", "fileSizeInBytes", "fileCount", "lastFileCreationTime"), 0)
             sums[entry.partition] = {"spec": partition_texts(schema, entry.partition), **zeros}
-        one, sign = sums[entry.partition], -1 if entry.kind == DELETE else 1
-        one["recordCount"] += sign * entry.file.row_count
-        one["fileSizeInBytes"] += sign * entry.file.file_size
-        one["fileCount"] += sign
-        one["lastFileCreationTime"] = max(one["lastFileCreationTime"], entry.file.creation_time or 0)
-        one["totalBuckets"] = entry.total_buckets
+        sums_of_partition, sign = sums[entry.partition], -1 if entry.kind == DELETE else 1
+        sums_of_partition["recordCount"] += sign * entry.file.row_count
+        sums_of_partition["fileSizeInBytes"] += sign * entry.file.file_size
+        sums_of_partition["fileCount"] += sign
+        sums_of_partition["lastFileCreationTime"] = max(
+            sums_of_partition["lastFileCreationTime"], entry.file.creation_time or 0
+        )
+        sums_of_partition["totalBuckets"] = entry.total_buckets
     return list(sums.values())
 
 

@@ -242,20 +242,20 @@ def _read_whole(steps: Steps, position: StreamPosition, snapshot: Snapshot) -> N
 def _read_changes(steps: Steps, snapshots: Sequence[Snapshot]) -> None:
     """Add the steps of snapshots, whose manifests are read together."""
     request = steps.request
-    sources = {one.id: source_of(request, one) for one in snapshots}
+    sources = {snapshot.id: source_of(request, snapshot) for snapshot in snapshots}
     read: dict[int, list[ManifestEntry]] = {}
     for changelog in (False, True):
         chosen = [
-            one
-            for one in snapshots
-            if sources[one.id] is not Source.NOTHING and (sources[one.id] is Source.CHANGELOG) is changelog
+            snapshot
+            for snapshot in snapshots
+            if sources[snapshot.id] is not Source.NOTHING and (sources[snapshot.id] is Source.CHANGELOG) is changelog
         ]
         entries = written_entries(request, chosen, changelog, deletes=True)
-        read.update((one.id, of_one) for one, of_one in zip(chosen, entries, strict=True))
-    for one in snapshots:
-        entries_of_one = [entry for entry in read.get(one.id, ()) if _is_real(request, entry)]
-        steps.passes_over |= sources[one.id] is Source.NOTHING and one.commit_kind is CommitKind.OVERWRITE
-        if sources[one.id] is Source.OVERWRITE:
+        read.update((snapshot.id, of_one) for snapshot, of_one in zip(chosen, entries, strict=True))
+    for snapshot in snapshots:
+        entries_of_one = [entry for entry in read.get(snapshot.id, ()) if _is_real(request, entry)]
+        steps.passes_over |= sources[snapshot.id] is Source.NOTHING and snapshot.commit_kind is CommitKind.OVERWRITE
+        if sources[snapshot.id] is Source.OVERWRITE:
             steps.replaced(entries_of_one)
         else:
             steps.written(entry for entry in entries_of_one if entry.kind == ADD)
