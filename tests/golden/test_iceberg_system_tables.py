@@ -82,7 +82,7 @@ def test_names_types_and_branches() -> None:
     assert len(main.metadata_names) == 16 and main.metadata("$FILES").read_all() == main.metadata("files").read_all()
     with pytest.raises(UsageError, match=r"no metadata table 'snapshot'.*Did you mean 'snapshots'.*all_data_files, "):
         main.metadata("snapshot")
-    with pytest.raises(UsageError, match="a int names none"):
+    with pytest.raises(UsageError, match="a int is not a metadata table"):
         main.metadata(3)  # type: ignore[arg-type]
     files = [set(each.metadata("files").read_all()["file_path"].to_pylist()) for each in (main, audit)]
     heads = {ref["name"]: ref["snapshot_id"] for ref in main.metadata("refs").read_all().to_pylist()}

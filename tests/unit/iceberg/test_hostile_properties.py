@@ -27,7 +27,7 @@ def test_a_number_that_is_none_is_refused_by_name(key: str, tmp_path: Path) -> N
 def test_a_name_mapping_that_is_none_is_refused_by_name(text: str, tmp_path: Path) -> None:
     create(tmp_path / "t", 1)
     edit(tmp_path / "t", lambda document: document["properties"].update({"schema.name-mapping.default": text}))
-    with pytest.raises(CorruptError, match=r"schema\.name-mapping\.default is no name mapping"):
+    with pytest.raises(CorruptError, match=r"schema\.name-mapping\.default is not a name mapping"):
         lakebed.open(tmp_path / "t").read()
 
 

@@ -58,7 +58,7 @@ def test_what_each_strategy_takes(
 
 
 def test_what_a_strategy_cannot_be_asked_for() -> None:
-    with pytest.raises(UsageError, match="'a' is no day"):
+    with pytest.raises(UsageError, match="'a' is not a day"):
         plan_compaction([logged("a", 1)], PendingServices(), REWRITE.parse({STRATEGY: "DayBased"}))
     with pytest.raises(UsageError, match="needs a pattern"):
         plan_compaction(SLICES, PendingServices(), REWRITE.parse({STRATEGY: "PartitionRegexBased"}))

@@ -124,7 +124,7 @@ def test_a_global_delete_key_generator_names_the_column_and_makes_no_partition(t
     [
         ({f"{PREFIX}output.dateformat": ""}, OptionError, "needs to know"),
         ({f"{PREFIX}timestamp.type": "WEEKS"}, OptionError, "expected one of"),
-        ({f"{PREFIX}timezone": "Foo/Bar"}, OptionError, "no time zone"),
+        ({f"{PREFIX}timezone": "Foo/Bar"}, OptionError, "not a time zone"),
         ({f"{PREFIX}output.dateformat": "yyyy-bb"}, UsageError, "unknown letter b"),
         ({f"{PREFIX}output.dateformat": "yyyy z"}, UnsupportedError, "field 'z'"),
         ({f"{PREFIX}timestamp.type": "DATE_STRING"}, OptionError, "need a format"),

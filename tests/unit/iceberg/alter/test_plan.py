@@ -222,7 +222,7 @@ def test_the_name_mapping_and_the_properties_of_columns_follow() -> None:
         "write.metadata.metrics.column.number", "write.parquet.bloom-filter-enabled.column.t.x",
     }  # fmt: skip
     broken = TableMetadata({**base.document, "properties": {"schema.name-mapping.default": "{"}})
-    assert "is no name mapping" in change(lakebed.add_column("q", "int"), of=broken).notes[0]
+    assert "is not a name mapping" in change(lakebed.add_column("q", "int"), of=broken).notes[0]
 
 
 def test_properties() -> None:

@@ -80,7 +80,7 @@ def test_a_later_version_copies_only_what_is_new_also_from_a_moved_backup(tmp_pa
     copy = lakebed.open(tmp_path / "new")
     assert states(copy) == wanted
     copy.write(rows(70))
-    with pytest.raises(NotInHistoryError, match="no older metadata file"):
+    with pytest.raises(NotInHistoryError, match="not an older metadata file"):
         copy.rewrite_table_path(str(tmp_path / "x"), str(tmp_path / "y"), since="v99.metadata.json")
 
 

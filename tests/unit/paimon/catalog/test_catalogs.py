@@ -101,7 +101,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lakebed.catalog("other", {"lakebed.catalog.metastore": "filesystem"})
     with pytest.raises(UnsupportedError, match=r"database of MySQL.*jdbc:sqlite:"):
         lakebed.catalog("other", {"lakebed.catalog.metastore": "jdbc", "lakebed.catalog.uri": "jdbc:mysql://x"})
-    with pytest.raises(UsageError, match="too late"):
+    with pytest.raises(UsageError, match="only works when the catalog is opened"):
         lakebed.catalog("my-shop").open("a.b", {"lakebed.catalog.warehouse": "x"})
     with pytest.raises(OptionError, match="unknown option"):
         lakebed.catalog("my-shop").open("a.b", {"bukket": "x"})
