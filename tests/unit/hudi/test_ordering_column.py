@@ -21,7 +21,9 @@ def test_only_what_merges_is_refused(tmp_path: Path) -> None:
         lambda: opened.read(), lambda: opened.changes(), lambda: opened.write(rows, "upsert"),
         lambda: opened.write(rows, "delete"), lambda: opened.rewrite(),
     ):  # fmt: skip
-        with pytest.raises(UnsupportedError, match=r"orders the versions of a row by 'meta\.ts', which is not a column"):
+        with pytest.raises(
+            UnsupportedError, match=r"orders the versions of a row by 'meta\.ts', which is not a column"
+        ):
             act()
 
 
