@@ -18,7 +18,8 @@ from lakebed.testing.simulation.run import SUBJECTS
 from lakebed.testing.simulation.world import START
 
 SEEDS = {
-    "paimon": 300, "paimon-catalog": 30, "paimon-postponed": 60, "paimon-dated": 40, "paimon-tracked": 40,
+    "paimon": 300, "paimon-catalog": 30, "paimon-altered": 30, "paimon-postponed": 60, "paimon-dated": 40,
+    "paimon-tracked": 40,
     "iceberg": 140, "iceberg-catalog": 80, "iceberg-lossy": 20, "hudi": 220, "hudi-consistent": 50,
     "hudi-bootstrapped": 20,
 }  # fmt: skip

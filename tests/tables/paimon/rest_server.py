@@ -145,6 +145,8 @@ class Warehouse:
         for change in changes:
             name = (change.get("fieldNames") or [None])[-1]
             at = next((field for field in fields if field["name"] == name), None)
+            if name is not None and (at is None) != (change["action"] == "addColumn"):
+                raise Refused(409 if at else 404, f"column {name}")
             match change["action"]:
                 case "setOption":
                     schema["options"][change["key"]] = change["value"]

@@ -17,7 +17,7 @@ import lakebed
 from lakebed.errors import RetryableError
 from lakebed.formats.paimon.catalog.server import Refusal, Server
 from lakebed.formats.paimon.catalog.settings import WAREHOUSE
-from lakebed.formats.paimon.layout import snapshot_path
+from lakebed.formats.paimon.layout import numbered, schema_path, snapshot_path
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.testing.simulation.paimon import PaimonSubject
 from lakebed.testing.simulation.schedule import Verbs
@@ -27,7 +27,7 @@ from lakebed.verbs.catalog import CATALOG_OPTIONS
 from lakebed.verbs.table import Table
 
 _NAME = "simulated:db.t"
-_TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
+_NOT_FOUND, _CONFLICT, _TOO_MANY_REQUESTS, _UNAVAILABLE = 404, 409, 429, 503
 
 
 class PaimonCatalogSubject(PaimonSubject):
@@ -69,6 +69,38 @@ class PaimonCatalogSubject(PaimonSubject):
         return lakebed.open(_NAME, {**options, **given})
 
 
+class PaimonAlteredSubject(PaimonCatalogSubject):
+    """One whose columns and number of buckets change, by the server too, and whose partitions expire."""
+
+    format = "paimon-altered"
+    verbs: ClassVar[Verbs] = {
+        "writer": (
+            ("alter", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("overwrite", 1), ("two_phase", 2),
+            ("rewrite", 1), ("expire", 1), ("stream", 1), ("rescale", 1),
+        ),
+        "service": (("alter", 3), ("rescale", 2), ("rewrite", 3), ("expire", 2), ("tag", 1), ("orphans", 1)),
+        "reader": (("read", 2), ("read_old", 2), ("alter", 1), ("stream", 2)),
+    }  # fmt: skip
+    themes: ClassVar[Sequence[Verbs]] = (
+        {
+            "writer": (
+                ("rescale", 4), ("upsert", 4), ("append", 2), ("delete", 2), ("overwrite", 1), ("two_phase", 2),
+                ("expire", 1), ("rewrite", 1), ("stream", 1),
+            ),
+            "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("tag", 1), ("orphans", 1)),
+            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+        },
+        {
+            "writer": (
+                ("expire_partitions", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2),
+                ("overwrite", 1), ("expire", 1), ("rewrite", 1), ("stream", 1),
+            ),
+            "service": (("expire_partitions", 4), ("rewrite", 2), ("expire", 1), ("tag", 1)),
+            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+        },
+    )  # fmt: skip
+
+
 def answered(server: Server, request: urllib.request.Request) -> Mapping[str, Any]:
     """What the simulated server says to a request, in place of `Server._answer`. Refusal where it does nothing, or does
     not say what it did; RetryableError without an answer."""
@@ -79,13 +111,51 @@ def answered(server: Server, request: urllib.request.Request) -> Mapping[str, An
     if request.get_method() == "GET":
         store.read("schema/schema-0")  # one call, which may get no answer
         return {"id": "t", "path": store.location, "schema": {"options": {}}}
-    assert parts[4:] == ["commit"] and isinstance(request.data, bytes)
-    return {"success": _committed(store, json.loads(request.data)["snapshot"]) is PutOutcome.CREATED}
+    assert isinstance(request.data, bytes)
+    body = json.loads(request.data)
+    if parts[4:] == ["commit"]:
+        path = snapshot_path("main", body["snapshot"]["id"])
+        return {"success": _put(store, path, body["snapshot"]) is PutOutcome.CREATED}
+    while True:
+        newest = json.loads(store.read(schema_path("main", numbered(store.list("schema").names, "schema")[-1])))
+        altered = _altered(newest, body["changes"])
+        if _put(store, schema_path("main", altered["id"]), altered) is PutOutcome.CREATED:
+            return {}
 
 
-def _committed(store: Store, snapshot: Mapping[str, Any]) -> PutOutcome:
-    """Put a snapshot, by one call."""
-    path, data = snapshot_path("main", snapshot["id"]), json.dumps(snapshot).encode()
+def _altered(schema: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The next version of a schema. Refusal for a column that is not there, or is there already."""
+    fields, options = [dict(one) for one in schema["fields"]], dict(schema["options"])
+    highest = schema["highestFieldId"]
+    for change in changes:
+        if change["action"] == "setOption":
+            options[change["key"]] = change["value"]
+            continue
+        (name,) = change["fieldNames"]
+        field = next((one for one in fields if one["name"] == name), {})
+        if bool(field) == (change["action"] == "addColumn"):
+            raise Refusal(_CONFLICT if field else _NOT_FOUND, f"column {name}")
+        match change["action"]:
+            case "addColumn":
+                highest += 1
+                fields.append({"id": highest, "name": name, "type": change["dataType"]})
+            case "dropColumn":
+                fields.remove(field)
+            case "renameColumn":
+                if any(one["name"] == change["newName"] for one in fields):
+                    raise Refusal(_CONFLICT, f"column {change['newName']}")
+                field["name"] = change["newName"]
+            case "updateColumnType":
+                field["type"] = change["newDataType"]
+            case other:
+                raise AssertionError(other)
+    next_id = schema["id"] + 1
+    return {**schema, "id": next_id, "fields": fields, "options": options, "highestFieldId": highest}
+
+
+def _put(store: Store, path: str, document: Mapping[str, Any]) -> PutOutcome:
+    """Put a snapshot or a schema, by one call."""
+    data = json.dumps(document).encode()
     done: list[PutOutcome] = []
 
     def put(real: Store) -> PutOutcome:

@@ -26,7 +26,7 @@ from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
 from lakebed.testing.simulation.model import Model, Violation
 from lakebed.testing.simulation.paimon import PaimonSubject
-from lakebed.testing.simulation.paimon_catalog import PaimonCatalogSubject
+from lakebed.testing.simulation.paimon_catalog import PaimonAlteredSubject, PaimonCatalogSubject
 from lakebed.testing.simulation.paimon_dated import DatedSubject
 from lakebed.testing.simulation.paimon_postponed import PostponedSubject
 from lakebed.testing.simulation.paimon_tracked import TrackedSubject
@@ -43,6 +43,7 @@ SUBJECTS: dict[str, type[Subject]] = {
     "hudi-bootstrapped": BootstrappedSubject,
     "paimon": PaimonSubject,
     "paimon-catalog": PaimonCatalogSubject,
+    "paimon-altered": PaimonAlteredSubject,
     "paimon-postponed": PostponedSubject,
     "paimon-dated": DatedSubject,
     "paimon-tracked": TrackedSubject,

@@ -16,12 +16,14 @@ from lakebed.errors import (
     CommitUnknownError,
     NotWrittenError,
     RetryableError,
+    SchemaError,
     StorageError,
     TableExistsError,
     TableNotFoundError,
     UnsupportedError,
     UsageError,
 )
+from lakebed.formats.paimon.alter import run
 from lakebed.formats.paimon.catalog import server as rest_server
 from lakebed.formats.paimon.catalog.rest import RestPublisher
 from lakebed.kernel.files import PutOutcome
@@ -134,6 +136,40 @@ def test_the_server_alters(options: dict[str, str], warehouse: Warehouse) -> Non
     ]  # fmt: skip
     with pytest.raises(StorageError, match="unknown action"):
         table.alter(lakebed.drop_column("w"))
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "error"), [(503, True, None), (503, False, CommitUnknownError), (403, False, NotWrittenError)]
+)
+def test_answers_to_an_alteration(
+    options: dict[str, str], warehouse: Warehouse, status: int, after: bool, error: type[Exception] | None
+) -> None:
+    table = made(options)
+    warehouse.faults["POST", "/orders"] = status, after
+    if error is None:
+        assert table.alter(lakebed.rename_column("v", "text")).version == "1"  # it is there, whatever the answer was
+    else:
+        with pytest.raises(error, match="not known whether" if error is CommitUnknownError else "refused"):
+            table.alter(lakebed.rename_column("v", "text"))
+    warehouse.faults.clear()
+    assert ("text" in lakebed.catalog("shop", options).open("sales.orders").schema.names) == (error is None)
+
+
+def test_a_column_that_another_writer_renames_meanwhile(
+    options: dict[str, str], warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that there is no such column, and the table is looked at again."""
+    table, other, requests = made(options), lakebed.catalog("shop", options).open("sales.orders"), run.requests_of
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        other.alter(lakebed.rename_column("v", "theirs"))
+        return requests(*given)
+
+    monkeypatch.setattr(run, "requests_of", late)
+    with pytest.raises(SchemaError, match="no column 'v'"):
+        table.alter(lakebed.rename_column("v", "ours"))
+    assert table.schema.names == ["id", "theirs", "dt"]
 
 
 def test_keys_of_files(options: dict[str, str], warehouse: Warehouse) -> None:

@@ -10,10 +10,11 @@ from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedErro
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.layout import TableName
 from lakebed.formats.paimon.snapshot import Lock, Publisher, Reporter
+from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.files.credentials import Credentials
 
-Alter = Callable[[str, Sequence[Mapping[str, Any]]], None]
-"""Commits changes of a branch's schema, in the form of Paimon's SchemaChange."""
+Alter = Callable[[str, Sequence[Mapping[str, Any]]], PutOutcome]
+"""Commits changes of a branch's schema, in the form of Paimon's SchemaChange: CREATED, or UNKNOWN."""
 Show = Callable[[TableSchema, TableSchema], None]
 """Shows a schema in the catalog in place of the one before it."""
 

@@ -165,10 +165,9 @@ class RestPublisher:
         except Refusal as refusal:
             if refusal.status == 409:
                 return PutOutcome.EXISTS
-            if refusal.status >= 500 or refusal.status in (408, 499):
+            if _is_unknown(refusal):
                 return PutOutcome.UNKNOWN
-            error = self.server.refused(refusal)
-            raise NotWrittenError(error.what, table=self.name.text, why=error.why, todo=error.todo) from refusal
+            raise _not_written(self.server.refused(refusal), self.name) from refusal
         except RetryableError:
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED if answer.get("success") is True else PutOutcome.EXISTS
@@ -181,12 +180,30 @@ class RestAlter:
     server: Server
     name: TableName
 
-    def __call__(self, branch: str, changes: Sequence[Mapping[str, Any]]) -> None:
-        """Ask for the changes, in the form of Paimon's SchemaChange. StorageError when the server refuses."""
+    def __call__(self, branch: str, changes: Sequence[Mapping[str, Any]]) -> PutOutcome:
+        """Ask for the changes, in the form of Paimon's SchemaChange. NotWrittenError when the server refuses, UNKNOWN
+        when it does not answer."""
         missing = no_table(self.server.given.name, self.name)
-        self.server.answered(
-            lambda: self.server.ask("POST", *_table(self.name, branch), body={"changes": list(changes)}), missing
-        )
+        try:
+            self.server.ask("POST", *_table(self.name, branch), body={"changes": list(changes)})
+        except RetryableError:
+            return PutOutcome.UNKNOWN
+        except Refusal as refusal:
+            if _is_unknown(refusal):
+                return PutOutcome.UNKNOWN
+            if refusal.status == 404:
+                raise missing from refusal
+            raise _not_written(self.server.refused(refusal), self.name) from refusal
+        return PutOutcome.CREATED
+
+
+def _not_written(error: StorageError, name: TableName) -> NotWrittenError:
+    return NotWrittenError(error.what, table=name.text, why=error.why, todo=error.todo)
+
+
+def _is_unknown(refusal: Refusal) -> bool:
+    """Whether a refused change may have been made all the same."""
+    return refusal.status >= 500 or refusal.status in (408, 499)
 
 
 def _table(name: TableName, branch: str = MAIN_BRANCH) -> tuple[str, ...]:
