@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, RetryableError, UnsupportedError, UsageError
 from lakebed.formats.iceberg.statistics import partitions as statistics
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import Store, open_store
@@ -152,3 +152,30 @@ def test_a_crash_at_any_call(tmp_path: Path) -> None:
         lakebed.open(store).compute_partition_stats()
 
     assert check_crash_safety(make, operation, observe, (Kind.CRASH_AFTER, Kind.ERROR_BEFORE, Kind.UNKNOWN_AFTER)) >= 5
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_statistics_that_cannot_be_read_are_computed_anew(tmp_path: Path, harm: str) -> None:
+    made = table(tmp_path / "t")
+    first = Path(made.compute_partition_stats().path)
+    if harm == "gone":
+        first.unlink()
+    else:
+        first.write_bytes(first.read_bytes()[:20])
+    again = made.compute_partition_stats()
+    assert (again.partitions, Path(again.path) == first, again.notes) == (3, False, ())
+    assert made.compute_partition_stats().path == again.path
+
+
+def test_a_store_that_fails_is_no_table_without_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table(tmp_path / "t")
+    known = made.compute_partition_stats()
+
+    def failing(*_: Any) -> Any:
+        raise RetryableError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(statistics.pq, "read_table", failing)
+        with pytest.raises(RetryableError):
+            made.compute_partition_stats()
+    assert made.compute_partition_stats().partitions == known.partitions == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedE
 from lakebed.formats.paimon import references
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit import loop, succession
+from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.succession import Place
 from lakebed.formats.paimon.commit.unseen import look_back
 from lakebed.formats.paimon.snapshot import History
@@ -452,3 +454,34 @@ def test_a_user_whose_commits_have_all_expired_goes_on(make: Make) -> None:
     assert table.writer("job").filter_and_commit({2: messages}) == 1
     assert table.writer("job").commit(2, messages).outcome is Outcome.SKIPPED
     assert len(contents(table)) == 4
+
+
+def test_no_compaction_of_an_earlier_commit_comes_after_a_later_commit_of_its_user(make: Make) -> None:
+    """The user's newest snapshot tells which identifiers are committed, once the others have expired."""
+    table = make(bucket="1", num__sorted__run_compaction__trigger="2")
+    table.write(rows(("a", 1, "v", 1)))
+    messages = {number: prepared(table, number + 1) for number in (1, 2)}
+    assert any(message.compacts for message in messages[1])
+
+    def act() -> None:
+        other = lakebed.open(table.location).writer("job")
+        assert other.filter_and_commit({1: messages[1]}) == 0
+        appended = [replace(PaimonMessage(m.partition, m.bucket, m.total_buckets, m.folder), new_files=m.new_files)
+                    for m in messages[2]]  # fmt: skip
+        assert other.commit(2, appended).snapshot_id == 3
+
+    class BeforeTheCompaction(LosesARace):
+        def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+            return (
+                super().put_if_absent(path, data)
+                if path.endswith("-3")
+                else FaultyStore.put_if_absent(self, path, data)
+            )
+
+    result = lakebed.open(BeforeTheCompaction(table.location, act)).writer("job").commit(1, messages[1])
+    assert result.snapshot_id == 2 and "a later compaction does it again" in str(result.notes)
+    newest = History(table.store).latest()
+    assert newest is not None and (newest.id, newest.commit_identifier) == (3, 2)
+    table.expire(options=NOTHING_OWED)
+    assert lakebed.open(table.location).writer("job").filter_and_commit(messages) == 0
+    assert len(contents(table)) == 3

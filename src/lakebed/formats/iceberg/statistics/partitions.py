@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import LakebedError, UsageError
+from lakebed.errors import LakebedError, StorageError, UsageError
 from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED, EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -67,7 +67,7 @@ def compute_partition_stats(
     operations: TableOperations, choose: Callable[[TableMetadata], Snapshot | None], dry_run: bool
 ) -> PartitionStatsResult:
     """Compute the partition statistics of the snapshot that `choose` takes, and commit them. A snapshot that has some
-    keeps them.
+    keeps them, unless their file is gone, damaged or of other partition fields.
 
     Raises UsageError for a table without partitions, CommitConflictError when the snapshot expires meanwhile,
     CommitUnknownError.
@@ -104,10 +104,10 @@ def _figures(
             "the table has no partitions", table=operations.name, todo="Its figures are in metadata('files')"
         )
     statistics_files = _files_of(metadata)
-    if id in statistics_files:
-        rows = _read(files, statistics_files[id], column)
-        known = ("the snapshot has partition statistics already",)
-        return PartitionStatsResult(str(id), statistics_files[id], len(rows or ()), True, False, known)
+    known = _read(files, statistics_files[id], column) if id in statistics_files else None
+    if known is not None:
+        note = "the snapshot has partition statistics already"
+        return PartitionStatsResult(str(id), statistics_files[id], len(known), True, False, (note,))
     sums, since = _since(files, metadata, column, snapshot, statistics_files)
     if sums is None:
         sums = _summed(files, metadata, column, manifests_of(files, metadata, snapshot))
@@ -231,10 +231,13 @@ def _encoded(found: _Found, column: PartitionColumn, version: int) -> bytes:
 
 
 def _read(files: Files, path: str, column: PartitionColumn) -> _Found | None:
-    """The figures in a file; None for one that cannot be used: gone, damaged, of other partition fields."""
+    """The figures in a file; None for one that cannot be used: gone, damaged, of other partition fields. StorageError
+    where the store fails."""
     try:
         with decoding("a partition statistics file cannot be read", file=path), files.open_input(path) as source:
             table = pq.read_table(source)
+    except StorageError:
+        raise
     except (LakebedError, FileNotFoundError):
         return None
     if not {"partition", "spec_id", "last_updated_at", *(name for name, _ in _COUNTS)} <= {*table.column_names}:

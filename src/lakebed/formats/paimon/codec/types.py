@@ -118,14 +118,13 @@ def type_from_json(value: Any) -> DataType:
 
 
 def field_from_json(value: Any) -> DataField:
-    """Decode a column, or a field of a ROW, of a schema file."""
-    return DataField(
-        value["id"],
-        value["name"],
-        type_from_json(value["type"]),
-        value.get("description"),
-        value.get("defaultValue"),
-    )
+    """Decode a column, or a field of a ROW, of a schema file. Raises what `type_from_json` raises, and CorruptError for
+    an id that is no number, and a name, description or default that is no text."""
+    id, texts = value["id"], (value["name"], value.get("description"), value.get("defaultValue"))
+    name, description, default = texts
+    if not isinstance(id, int) or name is None or not all(text is None or isinstance(text, str) for text in texts):
+        raise CorruptError(f"not a column: {value!r}", why="its id, name, description or default has the wrong type")
+    return DataField(id, name, type_from_json(value["type"]), description, default)
 
 
 def type_to_json(kind: DataType) -> Any:

@@ -14,7 +14,7 @@ from lakebed.errors import CommitUnknownError, DataCleanedError, LakebedError, N
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.commit.attempt import Attempt
 from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
@@ -133,7 +133,8 @@ class _CommitLoop:
 
     def _landed(self, latest: Snapshot | None) -> Snapshot | None:
         """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
-        to. ReplayedError when another process of the same user has made one under the same identifier."""
+        to. ReplayedError when another process of the same user has made one under the same identifier, and for a
+        compaction under a later one too: the user's newest snapshot tells which identifiers are committed."""
         new = self._new
 
         def is_ours(snapshot: Snapshot) -> bool:
@@ -144,15 +145,21 @@ class _CommitLoop:
         landed, is_whole = look_back(self._history, self._first_seen, latest, is_ours)
         if landed is not None and landed.delta_manifest_list not in self._tried:
             raise ReplayedError(landed)
-        if (
-            latest is not None
-            and landed is None
-            and not is_whole
-            and self._was_unseen is not None
-            and self._was_unseen()
-        ):
+        if landed is not None or latest is None:
+            return landed
+        if not is_whole and self._was_unseen is not None and self._was_unseen():
             raise ReplayedError(latest)
-        return landed
+        if new.kind is CommitKind.COMPACT and new.identifier != BATCH_IDENTIFIER:
+            later, _ = look_back(self._history, self._first_seen, latest, self._is_later)
+            if later is not None:
+                raise ReplayedError(later)
+        return None
+
+    def _is_later(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot is of a later commit of the same user."""
+        is_batch = snapshot.commit_identifier == BATCH_IDENTIFIER
+        later = snapshot.commit_user == self._new.user and snapshot.commit_identifier > self._new.identifier
+        return later and not is_batch
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
         attempt = Attempt(self._history, self._schema, self._options, self._new, latest, self._delta)
