@@ -145,7 +145,7 @@ def test_errors_are_ours_and_short(spark: SparkSession, table: lakebed.Table, tm
     assert "Traceback" not in str(unknown.value) and "at org.apache" not in str(unknown.value)
     with pytest.raises(LakebedError, match=r"does not exist.*Check the spelling of the location$"):
         spark.sql(f"SELECT * FROM lakebed_files('{tmp_path}/none')")
-    with pytest.raises(UsageError, match="no constant"):
+    with pytest.raises(UsageError, match="not a constant"):
         spark.sql("SELECT * FROM range(2), LATERAL lakebed_files(concat('t', id))").collect()
 
 
