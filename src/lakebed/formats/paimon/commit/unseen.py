@@ -93,7 +93,7 @@ def was_unseen(history: History, messages: Sequence[PaimonMessage]) -> bool:
 
 def _is_held(history: History, messages: Sequence[PaimonMessage]) -> bool:
     """Whether the oldest snapshot has a file of messages, or an older one that a tag keeps."""
-    store, ids = history.store, history.snapshot_ids()
+    store, ids = history.store, set(history.snapshot_ids())
     oldest = max((number for number in ids if number - 1 not in ids), default=None)  # before it, only late ones are
     appended = {name for message in messages for name in message.appended_names}
     touched = {(message.partition, message.bucket) for message in messages}
@@ -111,7 +111,7 @@ def _is_held(history: History, messages: Sequence[PaimonMessage]) -> bool:
 
 
 def outcome_unknown(history: History, path: str) -> CommitUnknownError:
-    """The error for messages that may have been committed, while the snapshot's file is gone."""
+    """The error for messages that may have been committed, where one of their files is gone."""
     return CommitUnknownError(
         "files of this commit are gone, and so are the snapshots that may have had them",
         table=history.store.location,
