@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lakebed
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("run", pa.int64()), ("place", pa.int64())])
@@ -67,3 +69,12 @@ def test_one_batch_of_each_run_is_held() -> None:
 def test_empty_runs(runs: list[list[Key]]) -> None:
     made = list(merge_sorted([batches(keys, 0, 2) for keys in runs], ["a"]))
     assert sum(map(len, made)) == sum(map(len, runs))
+
+
+@pytest.mark.parametrize("name", [".", "..", ".id", "[0]", "a.b"])
+def test_keys_whose_names_look_like_paths(tmp_path: Path, name: str) -> None:
+    schema = pa.schema([pa.field(name, pa.int64(), False), ("id", pa.int64())])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, primary_key=[name], options={"bucket": "1"})
+    for first in range(4):
+        table.write(pa.table([range(first, first + 3), [9, 8, first]], schema=schema), "upsert")
+    assert sorted(table.to_arrow().column(name).to_pylist()) == [0, 1, 2, 3, 4, 5]

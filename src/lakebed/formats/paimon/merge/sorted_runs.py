@@ -53,8 +53,10 @@ def key_ranges(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) ->
             if heads:
                 yield [head.rest() for head in heads]
             return
-        cut = pa.concat_tables([head.last() for head in unfinished]).sort_by([(key, "ascending") for key in keys])
-        bound = [cut.column(key)[0] for key in keys]
+        cut = pa.concat_tables([head.last() for head in unfinished]).select(keys)
+        cut = cut.rename_columns([f"c{place}" for place in range(len(keys))])  # Arrow takes a name like ".x" for a path
+        cut = cut.sort_by([(name, "ascending") for name in cut.column_names])
+        bound = [column[0] for column in cut.columns]
         ready = [rows for rows in (head.before(bound) for head in heads) if len(rows)]
         if ready:
             yield ready
