@@ -1,5 +1,6 @@
 """Dynamic and postponed buckets: no key in two buckets, whatever the tasks, and rows that move between partitions."""
 
+import datetime
 import itertools
 import pickle
 import random
@@ -134,6 +135,26 @@ def test_a_second_writer_of_the_same_user_is_refused_too(make: Make, key: tuple[
     third.write(rows(("a", 2, "x", 3)))
     third.commit(2, third.prepare_commit())
     assert len(buckets(table)) == 2
+
+
+@pytest.mark.parametrize("key", [("dt", "id"), ("id",)], ids=["HASH_DYNAMIC", "KEY_DYNAMIC"])
+def test_a_writer_goes_on_after_snapshots_of_its_user_that_add_no_rows(make: Make, key: tuple[str, ...]) -> None:
+    """Its own commits without rows, and the removal of old partitions after them."""
+    expiry = {
+        "partition_expiration__time": "100 d",
+        "partition_expiration__check__interval": "1 ms",
+        "partition_timestamp__formatter": "yyyy-MM-dd",
+    }
+    table = make(primary_key=key, **SMALL, **expiry)
+    writer, today = table.writer("job"), datetime.date.today().isoformat()
+    writer.write(rows((today, 1, "v", 1), ("2020-01-01", 2, "v", 1)))
+    writer.commit(1, writer.prepare_commit())
+    writer.commit(2, [])
+    writer.write(rows((today, 1, "w", 2), (today, 2, "w", 2)))
+    writer.commit(3, writer.prepare_commit())
+    assert "overwrite" in [snapshot.action for snapshot in table.history()]
+    assert contents(table) == [(today, 1, "w", 2), (today, 2, "w", 2)]
+    assert len(buckets(table)) >= 2
 
 
 def test_one_writer_may_prepare_many_commits(make: Make) -> None:

@@ -218,8 +218,7 @@ def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase, 
     for snapshot in _since(history, base.snapshot, latest, "the dynamic buckets were assigned"):
         if snapshot.commit_kind is CommitKind.COMPACT or (snapshot.commit_user == new.user and _knows(base, snapshot)):
             continue
-        partitions = {entry.partition for entry in _delta(history, snapshot)}
-        if base.partitions is None or partitions & base.partitions:
+        if _may_assign(base, _delta(history, snapshot)):
             other = "writer of this user" if snapshot.commit_user == new.user else "job"
             raise CommitConflictError(
                 f"another {other} wrote to the same dynamic buckets",
@@ -228,6 +227,15 @@ def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase, 
                 why="both may have put one key into different buckets",
                 todo="Nothing of this commit is visible. Write the rows again; let one job at a time write this table",
             )
+
+
+def _may_assign(base: AssignmentBase, entries: Sequence[ManifestEntry]) -> bool:
+    """Whether the entries of a snapshot may put keys into other buckets than this commit does, or take them out of the
+    hash index that its buckets come from. Where keys move between partitions there is no such index, so only added rows
+    can: no empty commit of a stream, and no removal of old partitions."""
+    if base.partitions is None:
+        return any(entry.kind == ADD for entry in entries)
+    return any(entry.partition in base.partitions for entry in entries)
 
 
 def _knows(base: AssignmentBase, snapshot: Snapshot) -> bool:
