@@ -268,5 +268,5 @@ def named_error(kind: str, text: str) -> LakebedError:
 
 def counted(number: float, one: str, many: str = "", grouped: bool = False) -> str:
     """A number with its words: "1 row", "2 rows"; "1 file is", "2 files are". `grouped`: "2,000 rows"."""
-    text = f"{number:,}" if grouped else str(number) if isinstance(number, int) else f"{number:g}"
+    text = f"{number:,}" if grouped else f"{number:g}" if isinstance(number, float) else str(number)
     return f"{text} {one if number == 1 else many or f'{one}s'}"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import lakebed
@@ -63,6 +64,7 @@ def test_every_number_before_a_plural_is_counted() -> None:
     [
         (1, ("row",), "1 row"), (2, ("row",), "2 rows"), (0, ("entry", "entries"), "0 entries"),
         (1, ("file is", "files are"), "1 file is"), (1.0, ("hour",), "1 hour"), (1.5, ("hour",), "1.5 hours"),
+        (np.int64(12_345_678), ("row",), "12345678 rows"),
     ],
 )  # fmt: skip
 def test_a_number_with_its_words(number: float, words: tuple[str, ...], text: str) -> None:

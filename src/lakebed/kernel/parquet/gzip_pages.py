@@ -104,11 +104,11 @@ class GzipPages:
         return False
 
     def writable(self) -> bool:
-        """False: the file is only written."""
+        """True: the file is only written."""
         return True
 
     def seekable(self) -> bool:
-        """True: the file is only written."""
+        """False: the file is only written, from its start to its end."""
         return False
 
     def close(self) -> None:
