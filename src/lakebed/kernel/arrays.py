@@ -210,9 +210,8 @@ def leaves(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     if isinstance(column, pa.ChunkedArray):
         for chunk in column.chunks:
             yield from leaves(chunk)
-    elif pa.types.is_map(kind):
-        yield from leaves(column.keys)
-        yield from leaves(column.items)
+    elif pa.types.is_map(kind):  # as a list, since the keys and values of a slice are those of the whole map array
+        yield from leaves(column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_struct(kind):
         children = column.flatten()
         for child in children if pa.types.is_struct(kind) else (children,):

@@ -92,6 +92,7 @@ def times(*values: int) -> pa.Array:
         (pa.ListArray.from_arrays([0, 1, 2], times(5, LAST + 1)), "after 2262-04-11"),
         (pa.ListArray.from_arrays([0, 1, 2], times(5, LAST + 1)).slice(0, 1), None),
         (pa.MapArray.from_arrays([0, 1], ["k"], times(-1)), "before 1970"),
+        (pa.MapArray.from_arrays([0, 1, 2], ["k", "k"], times(-1, 5)).slice(1), None),
         (pa.array([None, None], pa.timestamp("us")), None),
     ],
 )
