@@ -9,7 +9,7 @@ say what they did, take long, or are the last of their process. Clocks differ, d
 publishes is compared with a model (`model.py`). docs/simulation.md says what is promised and how to run it.
 """
 
-from lakebed.testing.simulation.model import Violation
+from lakebed.testing.simulation.changes import Violation
 from lakebed.testing.simulation.run import Report, drawn, simulate
 from lakebed.testing.simulation.schedule import Actor, Fault, Hold, Kind, Schedule, Step, StoreKind, Switch
 from lakebed.testing.simulation.shrink import shrunk

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakebed.errors import LakebedError
+from lakebed.testing.simulation.changes import Change, State, Violation, difference
 from lakebed.testing.simulation.columns import Alteration
-from lakebed.testing.simulation.model import Change, State, Violation, difference
 from lakebed.testing.simulation.subject import rows_of
 from lakebed.testing.simulation.writes import Writes
 
@@ -41,7 +41,7 @@ class Branching(Writes):
     def read_branch(self) -> None:
         """The newest rows of a branch."""
         if self._choose_branch():
-            states = self.model.branches[self._branch]
+            states = self.model.branches[self._branch].states
             since = len(states) - 1
             self.model.check_read(rows_of(self._target().read(["id", "v"])), since, self.name, states)
 
@@ -49,7 +49,7 @@ class Branching(Writes):
         """The table goes on where a branch is."""
         if self._choose_branch():
             name, self._branch = self._branch, ""
-            states = self.model.branches[name]
+            states = self.model.branches[name].states
             since, back = len(states) - 1, self.subject.forwards_go_back
             if self.subject.stops_for_branches and not self._alone():
                 return
@@ -58,7 +58,7 @@ class Branching(Writes):
                 change.leads_to = lambda: [*self.model.states, *states]
                 self.model.tags.clear()  # those of what goes are gone, and those of the branch come
             else:
-                before = self.model.before[name]
+                before = self.model.branches[name].before
                 change.leads_to, change.follows = lambda: states[since:], lambda: [*before, *states]
             self._move(change)
             self.table.fast_forward(name)

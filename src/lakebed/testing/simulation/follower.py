@@ -11,7 +11,8 @@ from collections import Counter
 
 from lakebed.errors import DataCleanedError, LakebedError, NotInHistoryError
 from lakebed.kernel.files import Store
-from lakebed.testing.simulation.model import Model, Row, State, Violation, difference, ids_of
+from lakebed.testing.simulation.changes import Row, State, Violation, difference, ids_of
+from lakebed.testing.simulation.model import Model
 from lakebed.testing.simulation.subject import Subject
 from lakebed.verbs.stream import KeepsProgress, Limits, StreamReader
 

@@ -12,8 +12,8 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.writing import new_instant
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.changes import State
 from lakebed.testing.simulation.hudi import HudiSubject
-from lakebed.testing.simulation.model import State
 from lakebed.testing.simulation.schedule import Verbs
 
 _FULL_RECORD = "00000000000002"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError
 from lakebed.model.commit import CommitMessage
-from lakebed.testing.simulation.model import Change, Model, Violation
+from lakebed.testing.simulation.changes import Change, Violation
+from lakebed.testing.simulation.model import Model
 
 _LATE = 0.25
 """How often an aborted commit is tried, rather than one that waits."""

@@ -15,9 +15,10 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.changes import Apply, Change, Row, Violation
 from lakebed.testing.simulation.follower import Follower
 from lakebed.testing.simulation.jobs import Jobs
-from lakebed.testing.simulation.model import Apply, Change, Model, Row, Violation
+from lakebed.testing.simulation.model import Model
 from lakebed.testing.simulation.schedule import Step
 from lakebed.testing.simulation.store import SimulatedStore
 from lakebed.testing.simulation.subject import Subject

@@ -6,79 +6,21 @@ A row is an id and a value that no other row has, so a row that comes twice, or 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakebed.testing.simulation.columns import Alteration, Cells, Columns
+from lakebed.testing.simulation.branches import Branches
+from lakebed.testing.simulation.changes import Change, Row, State, Violation, difference, ids_of, state_of
+from lakebed.testing.simulation.columns import Cells, Columns
 from lakebed.testing.simulation.row_ids import Numbers, RowIds
 from lakebed.testing.simulation.waiting import WaitingFile, covered, outcomes
 
 if TYPE_CHECKING:
     from lakebed.testing.simulation.staging import StagedWrite
 
-Row = tuple[int, int]
-State = frozenset[Row]
-"""The rows of a moment: ids and values."""
-Apply = Callable[[State], State]
-
-
 _AHEAD_SECONDS = 60.0
 """A partition may expire by a clock that is so far ahead of the store's."""
-
-
-class Violation(AssertionError):
-    """The table broke a promise. The text says which one, and what was seen."""
-
-
-@dataclass(eq=False)
-class Change:
-    """What one step of an actor does to the rows, once. `landed` is the place in the model's states, 0 before."""
-
-    text: str
-    apply: Apply
-    rows: frozenset[Row] = frozenset()
-    """The rows that it writes, or of which it removes the ids."""
-    removes: bool = False
-    began: int = 0
-    """When the step began, in the model's ticks."""
-    time: float = 0.0
-    """When the step began, in seconds since 1970."""
-    certain: bool = True
-    """Whether it changes the rows of every state, so that its commit shows."""
-    replaces: bool = False
-    """Whether it removes rows that it does not name: an overwrite."""
-    goes_back: bool = False
-    """Whether it puts the table back to an earlier state, step by step."""
-    branch: str = ""
-    """The branch that it changes; "" for the one that is read when none is named."""
-    leads_to: Callable[[], Collection[State]] | None = None
-    """The states that it may lead to, whatever the state before: where it puts a branch, or creates one."""
-    follows: Callable[[], Collection[State]] | None = None
-    """The states that it may come after, so that it loses no rows; None: any."""
-    drops: bool = False
-    """Whether it removes its branch."""
-    alteration: Alteration | None = None
-    columns: Mapping[str, int] = field(default_factory=dict)
-    """The columns beside `id`, `p` and `v` that its rows have, each with its number (`Columns`)."""
-    landed: int = 0
-    ended: int | None = None
-    """When the step ended, in the model's ticks; None while it goes on."""
-    taken_back: bool = False
-    """Whether a rollback came since it landed, in the middle of its step: a job that does not know how its commit ended
-    may commit it again."""
-    over: bool = False
-    """Whether the change certainly did not happen, so that nothing of it may show from now on."""
-
-    @property
-    def ids(self) -> frozenset[int]:
-        """The ids whose rows it changes."""
-        return ids_of(self.rows)
-
-    def overlaps(self, other: Change) -> bool:
-        """Whether both were under way at the same time."""
-        early, late = sorted((self, other), key=lambda one: one.began)
-        return early is not late and (early.ended is None or early.ended > late.began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +76,7 @@ class Model:
         self.covered: set[Row] = set()
         """The rows that did not count when they came, since a waiting file was created later by the clock of its
         writer. They count again where that one is compacted first."""
-        self.branches: dict[str, list[State]] = {}
-        """The states of each other branch, since it was created."""
-        self.before: dict[str, Sequence[State]] = {}
-        """The states that the table had when each branch was created."""
-        self.branches_go = False
-        """Whether a branch that is made while its snapshot expires goes with it, until the expiry puts both back."""
-        self.born: dict[str, int] = {}
-        """When each branch was created, in ticks."""
-        self.absent: dict[str, list[State]] = {}
-        """The branches that went with their snapshots."""
+        self.branches = Branches()
         self.columns, self.row_ids = Columns(), RowIds()
         self.snapshots: dict[str, State] = {}
         self.tags: dict[str, State] = {}
@@ -211,13 +144,13 @@ class Model:
         if open_ones:
             waits = next((one for one in open_ones if one.rows & came), None)
             change = waits or next((one for one in open_ones if self._fits(one, self.now, new)), open_ones[0])
-            if new != self.now and all(self._swapped(key, self.now, new) for key in ids_of(self.now ^ new)):
+            if new != self.now and self._is_swap(self.now, new):
                 # other rows of the same numbers win now, as a compaction lets them: not for a commit without a row here
                 change = change if change.rows & (new | came) else None
-        self._advance(self.states, new, change if change is None or not change.branch else None, who)
+        self.advance(self.states, new, change if change is None or not change.branch else None, who)
         if change is not None and not change.landed and change.rows & came:  # others with its keys count
             self._land(change, len(self.states), who)
-        self._branch_off(heads, change, who, began)
+        self.branches.publish(heads, change, who, began, self)
         shown = new if seen.shown is None else self._show(state_of(seen.shown, "in its files"), seen, change, who)
         back = change is not None and change.goes_back
         self.went_back += back
@@ -232,7 +165,7 @@ class Model:
         if seen.cells is not None:
             self._see_columns(seen.cells, change, who)
 
-    def _advance(self, states: list[State], new: State, change: Change | None, who: str) -> None:
+    def advance(self, states: list[State], new: State, change: Change | None, who: str) -> None:
         """The rows of the table, or of a branch, are those of before or what the change makes of them."""
         old = states[-1]
         if new == old:
@@ -248,7 +181,7 @@ class Model:
             self._land(change, len(states), who)
         elif self.parts is not None and new in self.without_due(old, self.parts):
             self.overwrites += 1
-        elif not all(self._swapped(key, old, new) for key in ids_of(old ^ new)):
+        elif not self._is_swap(old, new):
             raise Violation(self._wrong(change, old, new, who))
         states.append(new)
 
@@ -287,31 +220,6 @@ class Model:
             self.shown.append(new)
         return new
 
-    def _branch_off(self, heads: Mapping[str, State], change: Change | None, who: str, began: int) -> None:
-        """The branches are those of before, each with its rows, but for the one that the change is about, and those
-        that go with their snapshots and come back."""
-        for name in sorted({*heads, *self.branches}):
-            own = change if change is not None and change.branch == name else None
-            if name not in heads and change is None and self.branches_go and self.born[name] > began:
-                self.absent[name] = self.branches.pop(name)
-            elif name in self.absent and name in heads:
-                self.branches[name] = self.absent.pop(name)
-                self._advance(self.branches[name], heads[name], None, who)
-            elif name not in heads:
-                if own is None or not own.drops:
-                    raise Violation(f"{who}: branch {name} is gone")
-                del self.branches[name]
-                own.landed = 1
-            elif name in self.branches:
-                self._advance(self.branches[name], heads[name], own, who)
-            elif own is None or own.leads_to is None or own.landed or own.over:
-                raise Violation(f"{who}: there is a branch {name} that nobody creates")
-            elif heads[name] not in own.leads_to():
-                raise Violation(f"{who}: {own.text} has rows that were not there: {sorted(heads[name])}")
-            else:
-                self.branches[name], self.before[name] = [heads[name]], tuple(self.states)
-                self.born[name], own.landed = self.tick(), 1
-
     def _see_columns(self, cells: Cells, change: Change | None, who: str) -> None:
         """The columns are those of before or what the change makes of them, and a row keeps what it has in each."""
         if cells.keys() != self.columns.numbers.keys():
@@ -335,13 +243,6 @@ class Model:
         """Whether a tag was made while an expiry was at work that a fault hit."""
         began, ended = self.tag_made.get(tag, (0, 0))
         return any(begun < ended and over > began for begun, over in self.cut_expiries)
-
-    def check_absent(self) -> None:
-        """Branches that went with their snapshots are back, but for those that were made in an expiry that a fault
-        hit."""
-        for name in self.absent:
-            if not any(begun < self.born[name] < over for begun, over in self.cut_expiries):
-                raise Violation(f"branch {name} went with its snapshot and did not come back")
 
     def _wrong(self, change: Change | None, old: State, new: State, who: str) -> str:
         if change is None:
@@ -412,6 +313,10 @@ class Model:
     def may_differ(self, key: int, one: State, other: State) -> bool:
         """Whether two states may differ in a row, because of changes at once either may have won it."""
         return self._swapped(key, one, other)
+
+    def _is_swap(self, old: State, new: State) -> bool:
+        """Whether states differ only in rows that two changes at once may each have won."""
+        return all(self._swapped(key, old, new) for key in ids_of(old ^ new))
 
     def _swapped(self, key: int, old: State, new: State) -> bool:
         """Whether states differ in a row only by which of two changes at once won it: both may have drawn the same
@@ -493,15 +398,6 @@ class Model:
             raise Violation(f"{who}: {name} has other rows than it had\n{difference(wanted, state)}")
 
 
-def state_of(rows: Iterable[Row], where: str) -> State:
-    """Rows as a state. Violation where one comes twice."""
-    counts = Counter(rows)
-    twice = [row for row, count in counts.items() if count > 1]
-    if twice:
-        raise Violation(f"rows {twice} are there more than once {where}")
-    return frozenset(counts)
-
-
 def _without_some(state: State, parts: Mapping[int, str], may_go: Callable[[str, frozenset[Row]], bool]) -> list[State]:
     """A state, and the same without the rows of partitions that may go, of one or of several."""
     states = [state]
@@ -510,38 +406,3 @@ def _without_some(state: State, parts: Mapping[int, str], may_go: Callable[[str,
         if may_go(part, going):
             states += [each - going for each in states]
     return states
-
-
-def ids_of(rows: Iterable[Row]) -> frozenset[int]:
-    """The ids of rows."""
-    return frozenset(key for key, _ in rows)
-
-
-def difference(wanted: State, found: State) -> str:
-    """The missing and the surplus rows, for a message."""
-    return f"missing: {sorted(wanted - found)}\ntoo much: {sorted(found - wanted)}"
-
-
-def adding(rows: Sequence[Row]) -> Apply:
-    """Rows come to those that there are."""
-    return lambda state: state | frozenset(rows)
-
-
-def putting(rows: Sequence[Row]) -> Apply:
-    """Rows take the places of those with their ids."""
-    by_id = dict(rows)
-    return lambda state: frozenset({row for row in state if row[0] not in by_id} | {*by_id.items()})
-
-
-def removing(ids: Iterable[int]) -> Apply:
-    """Rows with these ids go."""
-    gone = frozenset(ids)
-    return lambda state: frozenset(row for row in state if row[0] not in gone)
-
-
-def replacing(rows: Sequence[Row], parts: Mapping[int, str] | None) -> Apply:
-    """Rows take the place of all, or of those in their partitions. `parts` gives the partition of an id's remainder."""
-    if parts is None:
-        return lambda state: frozenset(rows)
-    gone = {parts[row[0] % len(parts)] for row in rows}
-    return lambda state: frozenset({row for row in state if parts[row[0] % len(parts)] not in gone} | {*rows})

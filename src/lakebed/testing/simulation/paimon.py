@@ -12,9 +12,10 @@ import lakebed
 from lakebed.formats.paimon.read.position import StreamPosition
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.changes import Row, State
 from lakebed.testing.simulation.leftovers import named, taken_back
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Head, Model, Row, State
+from lakebed.testing.simulation.model import Head, Model
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import OLD_SECONDS, SCHEMA, Options, Subject, rows_of
 from lakebed.verbs.stream import StreamReader
@@ -26,6 +27,26 @@ _HINTS = ("EARLIEST", "LATEST")
 _OF_BRANCH = re.compile(r"branch/branch-([^/]+)/(snapshot|schema)/\2-\d+$")
 _VECTORS = ("deletion-vectors.enabled", "deletion-vectors.merge-on-read")
 _STAYING = ("snapshot/", "tag/", "changelog/", "schema/", "branch/", "consumer/", "lakebed-", ".")
+
+
+RESCALES: Verbs = {
+    "writer": (
+        ("rescale", 4), ("upsert", 4), ("append", 2), ("delete", 2), ("overwrite", 1), ("two_phase", 2),
+        ("expire", 1), ("rewrite", 1), ("stream", 1),
+    ),
+    "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
+    "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+}  # fmt: skip
+"""The theme of tables whose rows move into other numbers of buckets."""
+EXPIRES_PARTITIONS: Verbs = {
+    "writer": (
+        ("expire_partitions", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2),
+        ("overwrite", 1), ("expire", 1), ("rewrite", 1), ("stream", 1),
+    ),
+    "service": (("expire_partitions", 4), ("rewrite", 2), ("expire", 1), ("tag", 1)),
+    "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
+}  # fmt: skip
+"""The theme of tables whose old partitions go."""
 
 
 class PaimonSubject(Subject):
@@ -89,22 +110,8 @@ class PaimonSubject(Subject):
             "service": (("alter", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
             "reader": (("read", 2), ("read_old", 2), ("alter", 1), ("stream", 2)),
         },
-        {
-            "writer": (
-                ("rescale", 4), ("upsert", 4), ("append", 2), ("delete", 2), ("overwrite", 1), ("two_phase", 2),
-                ("expire", 1), ("rewrite", 1), ("stream", 1),
-            ),
-            "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("rollback", 1), ("tag", 1), ("orphans", 1)),
-            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
-        },
-        {
-            "writer": (
-                ("expire_partitions", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2),
-                ("overwrite", 1), ("expire", 1), ("rewrite", 1), ("stream", 1),
-            ),
-            "service": (("expire_partitions", 4), ("rewrite", 2), ("expire", 1), ("tag", 1)),
-            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
-        },
+        RESCALES,
+        EXPIRES_PARTITIONS,
     )  # fmt: skip
     partition_expiries: ClassVar[Options] = {
         "lakebed.expire.what": "partitions", "partition.expiration-strategy": "update-time",

@@ -19,7 +19,7 @@ from lakebed.formats.paimon.catalog.server import Refusal, Server
 from lakebed.formats.paimon.catalog.settings import WAREHOUSE
 from lakebed.formats.paimon.layout import numbered, schema_path, snapshot_path
 from lakebed.kernel.files import PutOutcome, Store, open_store
-from lakebed.testing.simulation.paimon import PaimonSubject
+from lakebed.testing.simulation.paimon import EXPIRES_PARTITIONS, RESCALES, PaimonSubject
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.store import SimulatedStore
 from lakebed.testing.simulation.subject import Options
@@ -82,23 +82,9 @@ class PaimonAlteredSubject(PaimonCatalogSubject):
         "reader": (("read", 2), ("read_old", 2), ("alter", 1), ("stream", 2)),
     }  # fmt: skip
     themes: ClassVar[Sequence[Verbs]] = (
-        {
-            "writer": (
-                ("rescale", 4), ("upsert", 4), ("append", 2), ("delete", 2), ("overwrite", 1), ("two_phase", 2),
-                ("expire", 1), ("rewrite", 1), ("stream", 1),
-            ),
-            "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("tag", 1), ("orphans", 1)),
-            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
-        },
-        {
-            "writer": (
-                ("expire_partitions", 4), ("upsert", 4), ("append", 2), ("delete", 1), ("two_phase", 2),
-                ("overwrite", 1), ("expire", 1), ("rewrite", 1), ("stream", 1),
-            ),
-            "service": (("expire_partitions", 4), ("rewrite", 2), ("expire", 1), ("tag", 1)),
-            "reader": (("read", 2), ("read_old", 2), ("stream", 2)),
-        },
-    )  # fmt: skip
+        {**RESCALES, "service": (("rescale", 3), ("rewrite", 3), ("expire", 1), ("tag", 1), ("orphans", 1))},
+        EXPIRES_PARTITIONS,
+    )
 
 
 def answered(server: Server, request: urllib.request.Request) -> Mapping[str, Any]:

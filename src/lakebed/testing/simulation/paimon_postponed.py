@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import ClassVar
 
 from lakebed.kernel.avro.records import read_records
+from lakebed.testing.simulation.changes import state_of
 from lakebed.testing.simulation.leftovers import live_entries
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Seen, state_of
+from lakebed.testing.simulation.model import Seen
 from lakebed.testing.simulation.paimon import PaimonSubject
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.testing.simulation.subject import Options

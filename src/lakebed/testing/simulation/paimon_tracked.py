@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from lakebed.testing.simulation.changes import Row
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Row, Seen
+from lakebed.testing.simulation.model import Seen
 from lakebed.testing.simulation.paimon import PaimonSubject
 from lakebed.testing.simulation.row_ids import Numbers
 from lakebed.testing.simulation.schedule import Verbs

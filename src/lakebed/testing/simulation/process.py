@@ -8,8 +8,8 @@ import lakebed
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.branching import no_change
+from lakebed.testing.simulation.changes import Change, Violation
 from lakebed.testing.simulation.follower import Follower
-from lakebed.testing.simulation.model import Change, Violation
 from lakebed.testing.simulation.staging import Staging
 from lakebed.testing.simulation.subject import OLD_SECONDS, rows_of
 

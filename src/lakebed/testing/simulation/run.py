@@ -15,6 +15,7 @@ from lakebed.errors import LakebedError
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.changes import Violation
 from lakebed.testing.simulation.environment import simulated
 from lakebed.testing.simulation.hudi import HudiSubject
 from lakebed.testing.simulation.hudi_bootstrapped import BootstrappedSubject
@@ -24,7 +25,7 @@ from lakebed.testing.simulation.iceberg_catalog import IcebergCatalogSubject
 from lakebed.testing.simulation.iceberg_lossy import LossySubject
 from lakebed.testing.simulation.jobs import Jobs
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Model, Violation
+from lakebed.testing.simulation.model import Model
 from lakebed.testing.simulation.paimon import PaimonSubject
 from lakebed.testing.simulation.paimon_catalog import PaimonAlteredSubject, PaimonCatalogSubject
 from lakebed.testing.simulation.paimon_dated import DatedSubject
@@ -87,7 +88,7 @@ class Run:
         )
         self.model.states[0] = subject.begins_with
         self.model.time, self.model.clocks_differ = lambda: self.world.time, lambda: not self.world.clocks_agree
-        self.model.branches_go = subject.tags_go_with_snapshots
+        self.model.branches.go_with_snapshots = subject.tags_go_with_snapshots
         self.model.dues, self.model.parts = subject.dues, subject.parts if subject.expires_by_itself else None
         location = f"s3://simulated/{next(_runs):09d}/db.db/t"
         self.real = MemoryStore(location, lambda: self.world.time)
@@ -218,10 +219,10 @@ class Run:
                 except LakebedError as error:
                     raise Violation(f"snapshot {name} is in the history and can't be read: {error}") from error
             model.check_snapshot(name, model.snapshots[name], rows, "the end")
-        model.check_absent()
-        for name, states in model.branches.items():
+        model.branches.check_absent(model.cut_expiries)
+        for name, branch in model.branches.items():
             rows = rows_of(subject.open(self.real, name).read(["id", "v"]))
-            model.check_snapshot(f"branch {name}", states[-1], rows, "the end")
+            model.check_snapshot(f"branch {name}", branch.states[-1], rows, "the end")
         refs = {ref.name for ref in table.refs()} if subject.tags_go_with_snapshots else model.tags
         for name, wanted in model.tags.items():
             if name not in refs and model.was_made_in_a_cut_expiry(name):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.testing.faults import Crash
 from lakebed.testing.simulation.branching import Branching, no_change
+from lakebed.testing.simulation.changes import Change, Violation, putting
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Change, Violation, putting
 
 
 @dataclass(eq=False)

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.kernel.files import Store
+from lakebed.testing.simulation.changes import Row, State
 from lakebed.testing.simulation.columns import Alteration, Cells
 from lakebed.testing.simulation.memory import MemoryStore
-from lakebed.testing.simulation.model import Head, Model, Row, Seen, State
+from lakebed.testing.simulation.model import Head, Model, Seen
 from lakebed.testing.simulation.schedule import Verbs
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table

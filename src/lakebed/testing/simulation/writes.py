@@ -9,8 +9,8 @@ import pyarrow as pa
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.model.commit import CommitMessage
 from lakebed.testing.faults import Crash
+from lakebed.testing.simulation.changes import Apply, Change, Row, adding, putting, removing, replacing
 from lakebed.testing.simulation.life import Life
-from lakebed.testing.simulation.model import Apply, Change, Row, adding, putting, removing, replacing
 from lakebed.verbs.table import Table
 from lakebed.verbs.two_phase import TableWriter
 
