@@ -18,7 +18,7 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit import loop, succession
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.succession import Place
-from lakebed.formats.paimon.commit.unseen import look_back
+from lakebed.formats.paimon.commit.user_commits import look_back
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel import clock

@@ -161,14 +161,12 @@ class RestPublisher:
             "statistics": statistics_of(schema, entries),
         }
         try:
-            answer = self.server.ask("POST", *_table(self.name, branch), "commit", body=body)
+            answer = _sent(self.server, (*_table(self.name, branch), "commit"), body)
         except Refusal as refusal:
             if refusal.status == 409:
                 return PutOutcome.EXISTS
-            if _is_unknown(refusal):
-                return PutOutcome.UNKNOWN
-            raise _not_written(self.server.refused(refusal), self.name) from refusal
-        except RetryableError:
+            raise _not_written(self.server, refusal, self.name) from refusal
+        if answer is None:
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED if answer.get("success") is True else PutOutcome.EXISTS
 
@@ -183,27 +181,30 @@ class RestAlter:
     def __call__(self, branch: str, changes: Sequence[Mapping[str, Any]]) -> PutOutcome:
         """Ask for the changes, in the form of Paimon's SchemaChange. NotWrittenError when the server refuses, UNKNOWN
         when it does not answer."""
-        missing = no_table(self.server.given.name, self.name)
         try:
-            self.server.ask("POST", *_table(self.name, branch), body={"changes": list(changes)})
-        except RetryableError:
-            return PutOutcome.UNKNOWN
+            answer = _sent(self.server, _table(self.name, branch), {"changes": list(changes)})
         except Refusal as refusal:
-            if _is_unknown(refusal):
-                return PutOutcome.UNKNOWN
             if refusal.status == 404:
-                raise missing from refusal
-            raise _not_written(self.server.refused(refusal), self.name) from refusal
-        return PutOutcome.CREATED
+                raise no_table(self.server.given.name, self.name) from refusal
+            raise _not_written(self.server, refusal, self.name) from refusal
+        return PutOutcome.UNKNOWN if answer is None else PutOutcome.CREATED
 
 
-def _not_written(error: StorageError, name: TableName) -> NotWrittenError:
+def _sent(server: Server, parts: Sequence[str], body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The answer to a change; None where it may have been made or not. Refusal where it was certainly not."""
+    try:
+        return server.ask("POST", *parts, body=body)
+    except RetryableError:
+        return None
+    except Refusal as refusal:
+        if refusal.status >= 500 or refusal.status in (408, 499):
+            return None
+        raise
+
+
+def _not_written(server: Server, refusal: Refusal, name: TableName) -> NotWrittenError:
+    error = server.refused(refusal)
     return NotWrittenError(error.what, table=name.text, why=error.why, todo=error.todo)
-
-
-def _is_unknown(refusal: Refusal) -> bool:
-    """Whether a refused change may have been made all the same."""
-    return refusal.status >= 500 or refusal.status in (408, 499)
 
 
 def _table(name: TableName, branch: str = MAIN_BRANCH) -> tuple[str, ...]:

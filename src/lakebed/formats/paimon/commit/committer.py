@@ -22,6 +22,7 @@ from lakebed.formats.paimon.commit.hash_indexes import write_hash_indexes
 from lakebed.formats.paimon.commit.kinds import (
     ORIGIN,
     AssignmentBase,
+    Changes,
     NewSnapshot,
     append_changes,
     compact_changes,
@@ -32,7 +33,7 @@ from lakebed.formats.paimon.commit.loop import ReplayedError, commit_snapshot
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
-from lakebed.formats.paimon.commit.unseen import CommitsOfUser, outcome_unknown, was_unseen
+from lakebed.formats.paimon.commit.user_commits import CommitsOfUser, outcome_unknown, was_unseen
 from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.tag_options import END_WATERMARK
@@ -252,43 +253,24 @@ class Committer:
         notes: tuple[str, ...] = ()
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
-        user, rows_since = self._commit.user, self._commit.rows_since
-        look = partial(was_unseen, self._history, appends) if appends and identifier != BATCH_IDENTIFIER else None
-        if latest is not None and look is not None and self._before.may_have_more and look():
-            raise ReplayedError(latest)
+        look = self._look_for_expired(identifier, appends, latest)
         if any(message.deleted_files for message in appends):
             check_columns(self._history, [replace(message, compact_before=(), compact_after=()) for message in appends])
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier, latest)):
             indexes = write_hash_indexes(self._store, latest, appends, replaced is not None)
-            new = NewSnapshot(
-                user,
-                identifier,
-                kind_of_append(appends, replaced),
-                append_changes(appends, indexes),
-                replaced,
-                self._assigned_on(appends, replaced),
-                check_appends,
-                rows_since,
-                self._last_safe,
-                self._watermark(identifier),
-                origin=origin,
+            kind, changes = kind_of_append(appends, replaced), append_changes(appends, indexes)
+            new = replace(
+                self._new_snapshot(identifier, kind, changes, origin),
+                replaced=replaced,
+                assigned_on=self._assigned_on(appends, replaced),
+                check_appends=check_appends,
                 routed_on=_routed_on(appends) if replaced is None else None,
             )
             snapshot = latest = self._commit_snapshot(new, latest, bool(compacts), delta, look)
 
         def compact() -> None:
             nonlocal latest
-            changes = compact_changes(compacts)
-            new = NewSnapshot(
-                user,
-                identifier,
-                CommitKind.COMPACT,
-                changes,
-                rows_since=rows_since,
-                last_safe=self._last_safe,
-                watermark=self._watermark(identifier),
-                origin=origin,
-            )
+            new = self._new_snapshot(identifier, CommitKind.COMPACT, compact_changes(compacts), origin)
             try:
                 check_columns(self._history, compacts)
                 latest = self._commit_snapshot(new, latest)
@@ -307,6 +289,31 @@ class Committer:
         files = [file for message in appends for file in message.new_files]
         rows = sum(file.row_count for file in files)
         return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes, rows, len(files)), latest
+
+    def _look_for_expired(
+        self, identifier: int, appends: Sequence[PaimonMessage], latest: Snapshot | None
+    ) -> Callable[[], bool] | None:
+        """What looks whether an expired snapshot of this user had these rows; None where none can have had them.
+        ReplayedError where one had them before this commit began."""
+        if identifier == BATCH_IDENTIFIER or not appends:
+            return None
+        look = partial(was_unseen, self._history, appends)
+        if latest is not None and self._before.may_have_more and look():
+            raise ReplayedError(latest)
+        return look
+
+    def _new_snapshot(self, identifier: int, kind: CommitKind, changes: Changes, origin: str) -> NewSnapshot:
+        commit, watermark = self._commit, self._watermark(identifier)
+        return NewSnapshot(
+            commit.user,
+            identifier,
+            kind,
+            changes,
+            rows_since=commit.rows_since,
+            last_safe=self._last_safe,
+            watermark=watermark,
+            origin=origin,
+        )
 
     def _remove_compaction(self, identifier: int, compacts: Sequence[PaimonMessage]) -> None:
         """Remove the files of a compaction that was not committed: here, that is. Another process of this user may have

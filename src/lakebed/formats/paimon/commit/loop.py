@@ -20,7 +20,7 @@ from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
 from lakebed.formats.paimon.commit.delta import Delta, is_fixed
 from lakebed.formats.paimon.commit.kinds import NewSnapshot
 from lakebed.formats.paimon.commit.succession import Place, place_of
-from lakebed.formats.paimon.commit.unseen import look_back
+from lakebed.formats.paimon.commit.user_commits import look_back
 from lakebed.formats.paimon.layout import snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel import clock
@@ -38,10 +38,12 @@ _SOON_SECONDS = 5.0
 
 
 class ReplayedError(LakebedError):
-    """Another process of the same commit user has committed this identifier meanwhile, as `landed`."""
+    """Another process of the same commit user has committed this identifier meanwhile, or a later one, as `landed`."""
 
     def __init__(self, landed: Snapshot) -> None:
-        super().__init__("another process of this commit user has committed this identifier", instant=str(landed.id))
+        super().__init__(
+            "another process of this commit user has committed this identifier, or a later one", instant=str(landed.id)
+        )
         self.landed = landed
 
 
@@ -135,11 +137,14 @@ class _CommitLoop:
         """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
         to. ReplayedError when another process of the same user has made one under the same identifier, and for a
         compaction under a later one too: the user's newest snapshot tells which identifiers are committed."""
-        new = self._new
+        new, later = self._new, list[Snapshot]()
+        is_numbered = new.identifier != BATCH_IDENTIFIER
 
         def is_ours(snapshot: Snapshot) -> bool:
-            same = (snapshot.commit_user, snapshot.commit_identifier) == (new.user, new.identifier)
-            twin = same and snapshot.commit_kind is new.kind and new.identifier != BATCH_IDENTIFIER
+            of_user = is_numbered and snapshot.commit_user == new.user
+            if of_user and new.identifier < snapshot.commit_identifier < BATCH_IDENTIFIER:
+                later.append(snapshot)
+            twin = of_user and snapshot.commit_identifier == new.identifier and snapshot.commit_kind is new.kind
             return twin or snapshot.delta_manifest_list in self._tried
 
         landed, is_whole = look_back(self._history, self._first_seen, latest, is_ours)
@@ -149,17 +154,9 @@ class _CommitLoop:
             return landed
         if not is_whole and self._was_unseen is not None and self._was_unseen():
             raise ReplayedError(latest)
-        if new.kind is CommitKind.COMPACT and new.identifier != BATCH_IDENTIFIER:
-            later, _ = look_back(self._history, self._first_seen, latest, self._is_later)
-            if later is not None:
-                raise ReplayedError(later)
+        if new.kind is CommitKind.COMPACT and later:
+            raise ReplayedError(later[0])
         return None
-
-    def _is_later(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot is of a later commit of the same user."""
-        is_batch = snapshot.commit_identifier == BATCH_IDENTIFIER
-        later = snapshot.commit_user == self._new.user and snapshot.commit_identifier > self._new.identifier
-        return later and not is_batch
 
     def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
         attempt = Attempt(self._history, self._schema, self._options, self._new, latest, self._delta)

@@ -1,9 +1,11 @@
-"""A commit that may be in the table already, by a snapshot that has expired before anybody looked.
+"""Which commits of a user are in the table: its snapshots tell, and where these have expired, the files of messages.
+
+Rule for snapshots: Paimon's FileStoreCommitImpl.filterCommitted. A user's newest one names its last identifier.
 
 Two processes of one user may commit the same messages, as when a job is started again while its first driver still
-hangs. The second one to commit knows the first one's snapshot by its user and identifier. Where that has expired, only
-the files of the messages can tell: those that the table has are committed, and those that are gone were committed and
-compacted since, or given up. Paimon's engines do not look, and name files that are gone.
+hangs. The second one knows the first one's snapshot by its user and identifier. If that has expired, it looks for the
+files: those that the table has are committed, and those that are gone were committed and compacted since, or given up.
+Paimon's engines do not look, and name files that are gone.
 """
 
 from __future__ import annotations
