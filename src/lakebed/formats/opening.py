@@ -284,6 +284,12 @@ def _not_a_table(store: Store, root: Listing) -> TableNotFoundError:
             "this is a Delta Lake table", table=store.location,
             why="lakebed has tables of Hudi, Paimon and Iceberg", todo="The package deltalake reads it",
         )  # fmt: skip
+    if "snapshot" in root.folders and ("manifest" in root.folders or "schema" in root.folders):
+        return TableNotFoundError(
+            "this Paimon table has no schema file", table=store.location,
+            why="it has a folder snapshot, and no file schema/schema-N says what its columns are",
+            todo="Restore schema/schema-0 and those after it, from a backup or a copy of the table",
+        )  # fmt: skip
     if ".hoodie_partition_metadata" in names or any(name.startswith("bucket-") for name in root.folders):
         return TableNotFoundError(
             "this is a folder inside a table, not a table", table=store.location, todo="Give the table's root folder"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from lakebed.errors import CorruptError, DataCleanedError, counted
@@ -29,7 +30,7 @@ from lakebed.formats.paimon.read.plan import shows_level_0
 from lakebed.formats.paimon.read.splits import skips_level_0
 from lakebed.formats.paimon.rewrite.append_plan import not_rewritten
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
+from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, was_removed
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.files import Listing
@@ -54,7 +55,7 @@ class Bucket:
 
     @property
     def sorted_runs(self) -> int:
-        """How to_compact sorted runs a read merges: each file of level 0, and each higher level that has files."""
+        """How many sorted runs a read merges: each file of level 0, and each higher level that has files."""
         levels = [entry.file.level for entry in self.entries]
         return levels.count(0) + len({level for level in levels if level > 0})
 
@@ -72,12 +73,14 @@ class Inspection:
     retention: Retention | None
     readers: Readers
     listed: _Listed
+    removed: int | None
     now: int
 
     def report(self) -> TableReport:
         """The report on this state."""
         findings = (
             *self._missing(),
+            *self._taken_away(),
             *self._invisible(),
             *self._small(),
             *self._runs(),
@@ -195,6 +198,27 @@ class Inspection:
                 "Remove them while no writer is running",
             )
 
+    def _taken_away(self) -> Iterator[Finding]:
+        """Snapshots that somebody removed by hand: an expiry takes the oldest ones, and a rollback moves LATEST."""
+        ids, removed = self.listed.ids, self.removed
+        if removed is not None:
+            yield Finding(
+                Health.BROKEN,
+                was_removed(removed, ids[-1] if ids else None),
+                "reads do not see what it committed, and the next commit takes its number",
+                f"Restore snapshot/snapshot-{removed}. Where that is meant, table.rollback(to) makes it so",
+            )
+        gaps = [(before + 1, after - 1) for before, after in pairwise(ids) if after > before + 1]
+        if gaps:
+            missing = counted(sum(last - first + 1 for first, last in gaps), "snapshot is", "snapshots are")
+            names = [f"{first} to {last}" if last > first else str(first) for first, last in gaps]
+            yield Finding(
+                Health.ATTENTION,
+                f"{missing} missing between others: {', '.join(names[:_NAMED])}",
+                "changes of that range cannot be read; an expiry takes the oldest ones only",
+                "Restore their files, or expire the snapshots before them",
+            )
+
     def _invisible(self) -> Iterator[Finding]:
         waiting = [bucket for bucket in self.buckets if bucket.number == POSTPONE_BUCKET]
         if waiting:
@@ -308,8 +332,9 @@ def _inspection(history: History, options_of: Callable[[TableSchema], Options]) 
     looks: tuple[Callable[[], Any], ...] = (
         lambda: _ends(history, listed.ids),
         lambda: readers(history, options, now),
+        lambda: history.removed_after(max(listed.ids, default=0)),
     )
-    ends, seen = store.together(lambda look: look(), looks)
+    ends, seen, removed = store.together(lambda look: look(), looks)
     looks = (
         lambda: live_and_index_files(store, ends[1] if ends else None),
         lambda: RetentionPlanner(history, options).plan(now, ends, lambda: seen),
@@ -317,7 +342,7 @@ def _inspection(history: History, options_of: Callable[[TableSchema], Options]) 
     (live, indexes), retention = store.together(lambda look: look(), looks)
     buckets = tuple(_buckets(live, PartitionFolders.of(store, schema, options)))
     latest = ends[1] if ends else None
-    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed, now)
+    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed, removed, now)
 
 
 def _ends(history: History, ids: Sequence[int]) -> Ends | None:

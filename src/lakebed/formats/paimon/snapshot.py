@@ -73,6 +73,8 @@ class History:
         self._schemas: dict[int, TableSchema] = {}
         self._expected: int | None = None
         self._committed: tuple[str, ...] = ()
+        self.removed: int | None = None
+        """The snapshot that LATEST named when `latest` looked last, where it is not there and no later one is."""
         self._files = SnapshotFiles(store, branch)
 
     def on_branch(self, branch: str) -> History:
@@ -176,7 +178,8 @@ class History:
         return latest.id if latest is not None else None
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot, None for a table without one."""
+        """The newest snapshot, None for a table without one. `removed` says whether a later one was taken away."""
+        self.removed = None
         for _ in range(LOOKS):
             snapshot, ids = self._newest_and_ids()
             if snapshot is not None:
@@ -184,8 +187,14 @@ class History:
             self._files.seemed_empty = not ids
             snapshot = self.find(ids[-1]) if ids else None
             if not ids or snapshot is not None:
+                newest = ids[-1] if ids else 0
+                self.removed = self.removed_after(newest) if self._files.said_later(newest) else None
                 return snapshot  # otherwise it expired or was rolled back in between
         raise self._expiring()
+
+    def removed_after(self, newest: int) -> int | None:
+        """The snapshot that LATEST names, where it is later than the newest one and not there: its file was removed."""
+        return self._files.names_later(newest)
 
     def latest_now(self) -> Snapshot | None:
         """As `latest`, when hints that were read ahead may be old by now."""

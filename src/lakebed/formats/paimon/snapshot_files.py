@@ -23,6 +23,12 @@ _FIRST_WAVE, _GROWTH = 4, 4
 """Snapshots are read in waves: so many at first, and so many times more in each further one."""
 
 
+def was_removed(hint: int, newest: int | None) -> str:
+    """What to tell people of a snapshot that LATEST names and that is not there."""
+    there = "no snapshot is there" if newest is None else f"the newest that is there is {newest}"
+    return f"snapshot/{LATEST} names snapshot {hint}, and {there}: the file was removed, and not by a rollback"
+
+
 class SnapshotFiles:
     """Reads snapshots by their ids. It remembers the newest id that was seen, and only to look there first."""
 
@@ -30,8 +36,8 @@ class SnapshotFiles:
         self._store, self._branch = store, branch
         self._seen: int | None = None
         self._hints: dict[str, int | None] = {}
-        self._earliest: int | None = None
-        """The value of the hint EARLIEST when it was last read."""
+        self._said: dict[str, int] = {}
+        """The value of each hint when it was last read."""
         self.seemed_empty = False
         """Whether no snapshot was there at the last look."""
 
@@ -85,11 +91,21 @@ class SnapshotFiles:
         what was read before counts."""
         if self._store.at_once == 1:
             self._hint(EARLIEST)
-        return self._earliest is not None and self._earliest > snapshot_id
+        return self._said.get(EARLIEST, 0) > snapshot_id
 
     def was_seen(self, snapshot_id: int) -> None:
         """Remember a newest snapshot: the next search begins there."""
         self._seen, self.seemed_empty = snapshot_id, False
+
+    def names_later(self, newest: int) -> int | None:
+        """The id that LATEST names, where that is later than the newest snapshot that is there. The hint is read now,
+        since a rollback moves it before it removes snapshots."""
+        hint = self._hint(LATEST)
+        return hint if hint is not None and hint > newest and self.find(hint) is None else None
+
+    def said_later(self, newest: int) -> bool:
+        """Whether LATEST, when it was last read, named a later snapshot than this."""
+        return self._said.get(LATEST, 0) > newest
 
     def read_hint(self, name: str) -> None:
         """Read a hint ahead: LATEST for the next `newest`, EARLIEST for the next `earliest_hint`."""
@@ -120,8 +136,6 @@ class SnapshotFiles:
 
     def _hint(self, name: str) -> int | None:
         with suppress(FileNotFoundError, StorageError, ValueError):
-            hint = int(self._store.read(f"{branch_prefix(self._branch)}snapshot/{name}"))
-            if name == EARLIEST:
-                self._earliest = hint
+            hint = self._said[name] = int(self._store.read(f"{branch_prefix(self._branch)}snapshot/{name}"))
             return hint
         return None

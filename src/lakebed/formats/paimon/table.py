@@ -20,7 +20,7 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.expire.last_look import LastLook
 from lakebed.formats.paimon.instants import instant_of
-from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, named, numbered, schema_path
 from lakebed.formats.paimon.read.batch import plan_range, plan_rows
 from lakebed.formats.paimon.read.plan import ReadRequest
 from lakebed.formats.paimon.read.range import names_a_range
@@ -99,6 +99,7 @@ class PaimonTable(Table):
         definition = new_schema(schema, primary_key, partition_by, options, store.location)
         if definition.primary_keys:
             merge_function(definition, opt.table_options(definition.options))
+        _refuse_leftovers(store)
         outcome = store.put_if_absent(schema_path(MAIN_BRANCH, definition.id), schema_to_json(definition))
         if outcome is PutOutcome.EXISTS:
             raise TableExistsError(
@@ -417,3 +418,16 @@ class PaimonTable(Table):
     def _in_its_schema(self, snapshot: Snapshot | None, newest: TableSchema) -> tuple[Snapshot | None, TableSchema]:
         """A snapshot, and the schema of its time."""
         return snapshot, self._history.schema(snapshot.schema_id) if snapshot else newest
+
+
+def _refuse_leftovers(store: Store) -> None:
+    """TableExistsError where a table without its schema files lies: a new one would show its snapshots as its own."""
+    snapshots, tags, branches = store.list_many(("snapshot", "tag", "branch"))
+    found = [*numbered(snapshots.names, "snapshot"), *named(tags.names, "tag"), *named(branches.folders, "branch")]
+    if found:
+        raise TableExistsError(
+            "there is a Paimon table without a schema file",
+            table=store.location,
+            why="it still has snapshots, tags or branches, which the new table would show as its own",
+            todo="Restore its schema folder, or remove what is left of it, and create the table then",
+        )

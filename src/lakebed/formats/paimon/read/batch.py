@@ -15,6 +15,7 @@ from lakebed.formats.paimon.read.changes import plan_audited, plan_named_range
 from lakebed.formats.paimon.read.fallback import plan_with_fallback
 from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
 from lakebed.formats.paimon.read.travel import created_since, travel_keys
+from lakebed.formats.paimon.snapshot_files import was_removed
 from lakebed.verbs.read import ReadPlan
 
 
@@ -32,12 +33,22 @@ def plan_rows(
     request: ReadRequest, snapshot: Snapshot | None, given: Mapping[str, str], named: bool, audited: bool
 ) -> ReadPlan[Any]:
     """Plan a read of a snapshot. `given` are the caller's own options, and `named` says whether the caller names the
-    snapshot. An `audited` read has row kinds as Paimon's audit log has them."""
+    snapshot. An `audited` read has row kinds as Paimon's audit log has them.
+
+    A read of the newest snapshot warns where a later one was taken away: Paimon's engines read on without a word."""
     history, options = request.history, request.options
+    is_newest = not named and not travel_keys(options)
+    removed = history.removed if is_newest else None
     if not named:
         request = replace(request, created_since=created_since(history, options))
+    plan: ReadPlan[Any]
     if audited:
-        return plan_audited(request, snapshot)
-    if options[opt.FALLBACK_BRANCH] not in ("", history.branch):
-        return plan_with_fallback(request, snapshot, given, not named and not travel_keys(options))
-    return plan_snapshot(request, snapshot)
+        plan = plan_audited(request, snapshot)
+    elif options[opt.FALLBACK_BRANCH] not in ("", history.branch):
+        plan = plan_with_fallback(request, snapshot, given, is_newest)
+    else:
+        plan = plan_snapshot(request, snapshot)
+    if removed is None:
+        return plan
+    warning = f"{was_removed(removed, snapshot.id if snapshot else None)}; what it committed is not read"
+    return replace(plan, warnings=(warning, *plan.warnings))
