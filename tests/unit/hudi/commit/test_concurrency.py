@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,6 +32,7 @@ from lakebed.formats.hudi.layout import WRITES
 from lakebed.formats.hudi.metadata_table import bootstrap as bootstraps
 from lakebed.formats.hudi.metadata_table import write as metadata_writes
 from lakebed.formats.hudi.timeline.writing import completed_file, request
+from lakebed.formats.hudi.write import sink as sinks
 from lakebed.formats.hudi.write.run import WriteRun
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store, open_store
@@ -228,6 +231,33 @@ def test_the_same_file_group_is_a_conflict(
     beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(2, v="theirs too"), "upsert", OCC))
     table.write(rows(1, v="ours"), "upsert", again)
     assert held(table) == [(1, "ours"), (2, "theirs too")]
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_who_lost_a_short_race_has_a_turn_for_the_whole_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    """Others of this machine wait for it, and build on it. Where attempts are long nobody waits for them."""
+    table = orders(tmp_path)
+    table.write(rows(1))
+    monkeypatch.setattr(sinks, "_SHORT", 60.0 if short else 0.0)
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1, v="theirs"), "upsert", OCC))
+    third = threading.Thread(target=lambda: lakebed.open(table.location).write(rows(1, v="third"), "upsert", OCC))
+    run, attempts = WriteRun.run, []
+
+    def with_the_third(self: WriteRun, *arguments: Any) -> Any:
+        attempts.append(threading.current_thread())
+        if attempts.count(threading.main_thread()) == 3 and not third.is_alive():  # ours, theirs, and ours again
+            third.start()
+            third.join(0.5 if short else 60)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(WriteRun, "run", with_the_third)
+    again = {**OCC, "hoodie.write.num.retries.on.conflict.failures": "1"}
+    with nullcontext() if short else pytest.raises(CommitConflictError):
+        table.write(rows(1, v="ours"), "upsert", again)
+    third.join(60)
+    assert held(table) == [(1, "third")]
 
 
 def test_a_new_key_is_added_once_unless_the_caller_knows_of_other_writers(

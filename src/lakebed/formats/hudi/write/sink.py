@@ -52,14 +52,19 @@ from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.staged_rows import own_columns
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
+from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards, noted
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
+from lakebed.kernel.commit.turns import turn
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files.local import LocalStore
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.verbs.write import Prepared
+
+_SHORT = 2.0
+"""Attempts of fewer seconds than this wait for a turn once one was lost: a race wins little then, and loses all."""
 
 
 class HudiSink:
@@ -95,6 +100,8 @@ class HudiSink:
         self._engine: Engine | None = None
         self._check: Callable[[TableState], None] = _anything
         self._archive = ArchiveMemory()
+        self._races = False
+        """Whether other writers were met lately, and writes are short: each then waits for its turn from its start."""
         self._keys = self._checked_keys()
 
     def followed_by(self, other: HudiSink) -> HudiSink:
@@ -167,12 +174,16 @@ class HudiSink:
         left = self.settings.retries
         replayed = not self._has_work(ours) or once.was_committed(identifier)
         while not replayed:
+            began = clock.steady()
             try:
-                committed, files = self._attempt(identifier, ours, once)
+                with turn(self.context.store.location) if self._races else nullcontext() as queue:
+                    committed, files = self._attempt(identifier, ours, once)
+                self._races = queue is not None and queue.waited
                 break
             except ReplayedError:
                 replayed = True
             except CommitConflictError:
+                self._races = clock.steady() - began < _SHORT
                 replayed = once.was_committed(identifier)
                 if not left and not replayed:
                     raise
