@@ -26,6 +26,7 @@ from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.write.settings import MAX_FILE
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
@@ -86,6 +87,7 @@ def inspect_table(
         figures["files"] = _files(splits)
     findings = [
         *_broken_files(broken, instants),
+        *_lost(state.timeline),
         *unknown,
         *unreadable,
         *_pending({*heartbeats.names}, config, instants),
@@ -185,6 +187,16 @@ def _broken_files(unreadable: Iterable[UnreadableFile], instants: Iterable[Activ
             remedy = f"Restore the file from a copy, or end the instant. {how_to_end(first[file.path])}"
         what = f"the completed file {file.path} is empty" if file.is_empty else f"{file.path} cannot be read"
         yield Finding(Health.BROKEN, what, "a crash leaves such files" if file.is_empty else file.why, remedy)
+
+
+def _lost(timeline: Timeline) -> Iterator[Finding]:
+    for time in timeline.lost:
+        yield Finding(
+            Health.BROKEN,
+            f"savepoint {time} names an instant that is not there as completed",
+            f"its completed file in {timeline.folder} was removed or emptied, and reads leave its rows out",
+            "Restore the file from a copy, or delete the savepoint",
+        )
 
 
 def _timelines(

@@ -28,7 +28,7 @@ class UnreadableFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no unreadable files."""
+        """Whether the file has no bytes."""
         return not self.why
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from lakebed.errors import LakebedError
+from lakebed.errors import CorruptError, LakebedError
 from lakebed.formats.hudi.codec.metadata import planned_partitions, planned_updates
 from lakebed.formats.hudi.codec.plans import (
     InstantInfo,
@@ -65,6 +65,15 @@ def roll_back_failed(context: WriteContext, timeline: Timeline, held: Held) -> t
     """
     done = end_rollbacks(context, timeline, held)
     for entry in failed_writes(context, timeline):
+        if entry.time in timeline.lost:
+            raise CorruptError(
+                "a savepoint names an instant that is not complete",
+                table=context.store.location,
+                instant=entry.time,
+                file=entry.file,
+                why="it was complete when the savepoint was made; a write would take it back now, with its rows",
+                todo=f"Restore its completed file in {timeline.folder} from a copy, or delete the savepoint",
+            )
         if entry.time not in done and stopped(context.store, entry.time, context.concurrency.patience):
             held()
             roll_back(context, entry, held=held)

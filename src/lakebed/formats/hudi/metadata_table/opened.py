@@ -93,8 +93,9 @@ class MetadataTable:
                 slices.append(file_slice)
         return slices
 
-    def images(self, file_slice: FileSlice) -> Iterator[Image]:
-        """The records of a slice, oldest first. UnsupportedError for blocks of a kind that is not read.
+    def images(self, file_slice: FileSlice, whole: bool = False) -> Iterator[Image]:
+        """The records of a slice, oldest first. UnsupportedError for blocks of a kind that is not read. With `whole` it
+        is a slice that every write adds to, and CorruptError is raised where a write has no block in it.
 
         A base file is read in pieces, as its keys are asked for.
         """
@@ -114,8 +115,20 @@ class MetadataTable:
                     blocks = [other for other in blocks if other.instant_time != block.target_instant_time]
                 elif all(self._counts(time, completed) for time in (block.instant_time, *block.compacted_instants)):
                     blocks.append(block)
+        if whole:
+            self._check_whole(file_slice, blocks)
         for block in _written(blocks):
             yield from _image(block)
+
+    def _check_whole(self, file_slice: FileSlice, blocks: Sequence[LogBlock]) -> None:
+        """CorruptError where a slice has no block of a write that the table completed after the slice began."""
+        base = file_slice.base.instant if file_slice.base is not None else ""
+        there = {time for block in blocks for time in (block.instant_time, *block.compacted_instants)}
+        writes = {entry.time for entry in self.timeline.commits}
+        for entry in self.theirs.commits:
+            since = entry.action == "deltacommit" and self.theirs.order(entry) > base
+            if since and entry.time in writes and entry.time not in there:
+                raise CorruptError("the metadata table lacks files of a commit", instant=entry.time, todo=REBUILD)
 
     def _counts(self, instant: str, completed: Collection[str]) -> bool:
         """Whether the table completed an instant, or it is older than the table's timeline. Instants that build a part
@@ -152,11 +165,14 @@ def _is_complete(timeline: Timeline, theirs: Timeline) -> bool:
     """Whether each completed instant of the table that changed files is in the metadata table, or is older than what
     its timeline shows. From table version 8 on a rollback only takes away what was never listed."""
     known = {entry.time for entry in theirs.entries if entry.done}
+    unfinished = {entry.time for entry in theirs.pending}
     shown = (entry.time for entry in theirs.commits if entry.action == "deltacommit")
     oldest = min((time for time in shown if not time.startswith(_BOOTSTRAP)), default="")
     changing = ("clean", "restore") if timeline.completion_times else ("clean", "rollback", "restore")
     instants = [entry.time for entry in timeline.entries if entry.done and (entry.writes or entry.action in changing)]
-    return bool(known) and all(time in known or (oldest and time < oldest) for time in instants)
+    return bool(known) and all(
+        time in known or (oldest and time < oldest and time not in unfinished) for time in instants
+    )
 
 
 def is_log_compaction(entry: Entry) -> bool:

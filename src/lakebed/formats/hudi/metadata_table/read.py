@@ -38,8 +38,11 @@ def keeps_listing(config: TableConfig) -> bool:
 
 def _listed(table: MetadataTable) -> dict[str, tuple[FileInfo, ...]]:
     merged: dict[str, Sizes] = {}
-    for file_slice in table.slices(FILES):
-        for image in table.images(file_slice):
+    slices = table.slices(FILES)
+    if not slices:  # the instant that built it is not there as completed
+        raise UnsupportedError("the metadata table has no listing of files", todo=REBUILD)
+    for file_slice in slices:
+        for image in table.images(file_slice, whole=True):
             if image.hfile is None:
                 raise UnsupportedError("a delete block in the listing of the metadata table is not read", todo=REBUILD)
             for key, sizes in records_of(image):

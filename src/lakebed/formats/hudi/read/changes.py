@@ -156,12 +156,14 @@ class _Planner:
         return {partition: (ids, listed[partition]) for partition, ids in touched.items()}
 
     def _slices(self, partition: str, groups: Mapping[str, FileGroup], ids: set[str] | None) -> dict[str, FileSlice]:
-        """By file id the slices at the end of the range, of some file groups (None: all) that were not replaced.
+        """By file id the slices at the end of the range, of some file groups (None: all, those that are not listed
+        too) that were not replaced.
 
         Raises DataCleanedError when one of them is not whole.
         """
         replaced = self._written.replaced.get(partition, frozenset())
-        wanted = {*groups, *self._complete.vanished(partition, groups)} if ids is None else ids
+        named = self._stats.get(partition, ())
+        wanted = {*groups, *named, *self._complete.vanished(partition, groups)} if ids is None else ids
         slices: dict[str, FileSlice] = {}
         for file_id in sorted(wanted - replaced):
             group = groups.get(file_id) or FileGroup(file_id, [], [])

@@ -149,7 +149,8 @@ def plan_of(
     task: Callable[[HudiSplit], Iterator[pa.RecordBatch]],
     warnings: tuple[str, ...],
 ) -> ReadPlan[HudiSplit]:
-    """The plan of a read of this table."""
+    """The plan of a read of this table. It warns of what the timeline leaves in doubt too."""
+    warnings = (*state.timeline.doubts, *warnings)
     return ReadPlan(schema, tuple(splits), task, warnings, state.store.at_once, state.store.in_flight)
 
 

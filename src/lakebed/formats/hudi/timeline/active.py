@@ -70,6 +70,8 @@ class Timeline:
     stray: tuple[str, ...] = field(default=())
     """Completed state files that do not count: empty ones, as a crash leaves them, and those that came after their
     instant was withdrawn (`outcomes.py`). Their instants count as inflight."""
+    empty: tuple[str, ...] = field(default=())
+    """The empty ones of writes among them."""
 
     @cached_property
     def commits(self) -> tuple[Entry, ...]:
@@ -90,6 +92,29 @@ class Timeline:
     def savepointed(self) -> frozenset[str]:
         """Instants that a completed savepoint keeps."""
         return frozenset(entry.time for entry in self.entries if entry.action == "savepoint" and entry.done)
+
+    @cached_property
+    def lost(self) -> tuple[str, ...]:
+        """Instants that a completed savepoint keeps and that are not there as completed, ascending: their completed
+        files were removed or emptied, since neither a rollback nor archival takes a savepointed instant."""
+        done = {entry.time for entry in self.commits}
+        return tuple(sorted(self.savepointed - done))
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """What a reader should know, a sentence each: instants that are left out and that were completed once, as it
+        seems."""
+        sentences = [
+            f"the completed file {path} is empty, so its instant does not count, nor what it wrote: a crash leaves"
+            " such files"
+            for path in self.empty
+        ]
+        if self.lost:
+            sentences.append(
+                f"savepoint {self.lost[0]} names an instant that is not there as completed, so its rows are left out:"
+                f" its completed file in {self.folder} was removed or emptied; restore it from a copy"
+            )
+        return tuple(sentences)
 
     @cached_property
     def start(self) -> str:
@@ -123,6 +148,7 @@ _KEPT_FILES = 512
 def _of_files(files: tuple[FileInfo, ...], folder: str, completion_times: bool) -> Timeline:
     newest: dict[tuple[str, str], Entry] = {}
     stray: list[str] = []
+    empty: list[str] = []
     alone: dict[tuple[str, str], Entry] = {}
     withdrawn = withdrawn_instants(files)
     for info in files:
@@ -134,6 +160,8 @@ def _of_files(files: tuple[FileInfo, ...], folder: str, completion_times: bool) 
         late = state_file.time in withdrawn and state_file.action in WRITES
         if state == "completed" and (info.size == 0 or late):
             stray.append(info.path)
+            if not late:
+                empty.append(info.path)
             alone.setdefault(key, Entry(state_file.time, "", state_file.action, "inflight", info.path))
             continue
         before = newest.get(key)
@@ -148,7 +176,8 @@ def _of_files(files: tuple[FileInfo, ...], folder: str, completion_times: bool) 
         if known.state != "completed":
             newest[key] = replace(known, state="inflight", file=entry.file)
     entries = tuple(sorted(newest.values(), key=lambda entry: (entry.time, entry.action)))
-    return Timeline(entries, folder, completion_times, tuple(stray))
+    named = {entry.file for entry in entries if entry.action in ("commit", "deltacommit", "replacecommit")}
+    return Timeline(entries, folder, completion_times, tuple(stray), tuple(path for path in empty if path in named))
 
 
 class MetadataFiles:
