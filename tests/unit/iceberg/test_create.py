@@ -103,6 +103,15 @@ def test_what_iceberg_does_not_allow_is_refused(
     assert not (tmp_path / "t").exists()
 
 
+def test_spaces_of_a_columns_name_count_where_it_is_partitioned_by(tmp_path: Path) -> None:
+    """Around the names of others they are left out."""
+    table = lakebed.create(tmp_path / "t", "iceberg", {" x": "string", "y": "string"}, (), [" x", " y "])
+    table.write(pa.table({" x": ["a", "b"], "y": ["c", "d"]}))
+    (spec,) = document(table)["partition-specs"]
+    assert [field["name"] for field in spec["fields"]] == [" x", "y"]
+    assert table.count(where="` x` = 'a'") == 1
+
+
 def test_a_table_is_made_once(tmp_path: Path) -> None:
     lakebed.create(tmp_path / "t", "iceberg", SCHEMA)
     with pytest.raises(TableExistsError):

@@ -37,6 +37,7 @@ from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.rows.columns import check_names
+from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _MODEL = "org.apache.hudi.common.model."
 _EVENT_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
@@ -106,6 +107,7 @@ def new_properties(
     kinds = field_kinds(",".join(partitions))
     partitions = [name.partition(":")[0] for name in partitions] if kinds else partitions
     check_names(schema.names, location)
+    _check_reserved(schema, (*keys, *partitions, *ordering), location)
     _check_plain(keys, partitions, location)
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
     check_kinds(schema, (*keys, *partitions), location)
@@ -224,6 +226,25 @@ def _time_properties(
     for name in timed:
         times.check_column(schema.field(name), location)
     return {option.key: str(options[option]) for option in opt.TIMESTAMP_BASED if options.given(option)}
+
+
+def _check_reserved(schema: pa.Schema, used: Sequence[str], location: str) -> None:
+    """SchemaError for columns that a write gives another meaning: Hudi's meta columns where rows are found or ordered
+    by them, and the row kind."""
+    odd = next((name for name in used if name in META_COLUMNS), "")
+    if odd:
+        raise SchemaError(
+            f"no row can be found or ordered by {odd!r}",
+            table=location,
+            why="it is one of Hudi's meta columns, which each write makes anew",
+            todo="Name a column of your own",
+        )
+    if ROW_KIND_COLUMN in schema.names:
+        raise SchemaError(
+            f"the column name {ROW_KIND_COLUMN!r} is reserved for the row kind",
+            table=location,
+            todo="Rename the column",
+        )
 
 
 def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], location: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -225,13 +225,16 @@ _SUFFIXES = {
 _NAMES = {"trunc": "truncate", "null": "void", "": "identity"}
 
 
-def parsed_transform(text: str, what: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+def parsed_transform(
+    text: str, what: str, table: str, names: Collection[str] = ()
+) -> tuple[str, Transform[Any, Any], str]:
     """The suffix that Iceberg gives the name of such a partition field, the transform, and the column as it is written.
+    Spaces around a column alone are left out, unless one of the `names` has them.
 
     UsageError for a text that is no transform of a column; `what` says where it was given.
     """
     match = _CALL.match(text)
-    word, column, width = "identity", text.strip(), None
+    word, column, width = "identity", text if text in names else text.strip(), None
     if match is not None:
         word, column = match[1].lower(), match[3].strip().strip('`"')
         width = match[2] or match[4]
@@ -249,8 +252,8 @@ def parsed_transform(text: str, what: str, table: str) -> tuple[str, Transform[A
 
 def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
     """The name of the partition field, its transform and its column. UsageError for a text that is not one."""
-    suffix, transform, column = parsed_transform(text, "partition_by", table)
     names = [field.name for field in schema.fields]
+    suffix, transform, column = parsed_transform(text, "partition_by", table, names)
     source = find_column(column, names)
     if source is None:
         raise UsageError(

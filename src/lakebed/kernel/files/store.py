@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -313,6 +314,12 @@ def failed(
     """The error to raise for a failure of a store. The original error, which is shown as its cause, loses its secrets
     too."""
     why = first_line(error)
+    if getattr(error, "errno", None) == errno.ENAMETOOLONG and not todo:
+        part = max(path.split("/"), key=lambda name: len(os.fsencode(name)))
+        todo = (
+            f"Give rows a shorter partition value: a name on a disk has at most 255 bytes, and {part[:60]!r}... has"
+            f" {len(os.fsencode(part))}"
+        )
     if not isinstance(error, OSError) or error.errno is None:
         error.args = tuple(redacted(arg) if isinstance(arg, str) else arg for arg in error.args)
     return kind(f"cannot {verb} {path or 'the folder'}", table=location, file=path, why=why, todo=todo)

@@ -81,6 +81,10 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
         raise ValueError(f"{text!r} is not a number") from error
     if not number.is_finite():
         raise ValueError(f"{text!r} is not a number")
+    if not number:
+        number = Decimal(0)
+    if number.adjusted() >= _DECIMAL256_DIGITS:  # before its digits are written out: 1e900000000 has as many
+        raise ValueError(f"{text.strip()} has more digits than can be compared")
     if pa.types.is_decimal(kind):
         return _decimal(number, kind.precision - kind.scale, kind.scale)
     if number != number.to_integral_value():

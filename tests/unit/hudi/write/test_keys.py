@@ -34,6 +34,31 @@ def test_a_partition_path_cannot_leave_the_table(value: str) -> None:
         RowKeys(("p",), ("p",), False, False, False).partitions(pa.table({"p": [value]}))
 
 
+@pytest.mark.parametrize("value", ["/a", "/", "a\0b"])
+def test_a_value_that_no_folder_can_be_named_by(value: str) -> None:
+    rows = pa.table({"p": ["x", value]})
+    with pytest.raises(SchemaError, match=r"no folder can be named by.*urlencode=true"):
+        RowKeys(("p",), ("p",), False, False, False).partitions(rows)
+    assert len(set(RowKeys(("p",), ("p",), False, False, True).partitions(rows).to_pylist())) == 2
+
+
+@pytest.mark.parametrize("column", ["_hoodie_record_key", "_hoodie_commit_time"])
+@pytest.mark.parametrize("use", ["primary_key", "partition_by", "ordering"])
+def test_meta_columns_are_no_keys(tmp_path: Path, column: str, use: str) -> None:
+    given = {"primary_key": ["id"], "partition_by": [], "options": {}, use: [column]}
+    if use == "ordering":
+        given["options"] = {"hoodie.table.ordering.fields": column}
+        del given["ordering"]
+    with pytest.raises(SchemaError, match=f"no row can be found or ordered by '{column}'"):
+        lakebed.create(tmp_path, "hudi", {"id": "int64", column: "string"}, **given)  # type: ignore[arg-type]
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_name_of_the_row_kind_is_reserved(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="reserved for the row kind"):
+        lakebed.create(tmp_path, "hudi", {"id": "int64", "_row_kind": "string"}, ["id"])
+
+
 @pytest.mark.parametrize(
     ("version", "extra", "key"),
     [

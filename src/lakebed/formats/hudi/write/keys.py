@@ -99,7 +99,8 @@ class RowKeys:
         return pc.binary_join_element_wise(*parts, ",")
 
     def partitions(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
-        """The partition path of each row. SchemaError for a path that leaves the table's folder."""
+        """The partition path of each row. SchemaError for a path that leaves the table's folder, and for one that no
+        folder can have."""
         if not self.partition_fields:
             return pa.repeat("", batch.num_rows)
         parts = []
@@ -118,6 +119,12 @@ class RowKeys:
                 f"partition column {', '.join(self.partition_fields)}: a part '.' or '..' would leave its partition",
                 todo="Change the value, or create the table with hoodie.datasource.write.hive_style_partitioning=true "
                 "(where values have slashes, with hoodie.datasource.write.partitionpath.urlencode=true)",
+            )
+        if pc.any(pc.match_substring_regex(paths, "^/|\x00")).as_py():
+            raise SchemaError(
+                f"partition column {', '.join(self.partition_fields)} has a value that no folder can be named by",
+                why="it begins with a slash, or has a zero byte",
+                todo="Change the value, or create the table with hoodie.datasource.write.partitionpath.urlencode=true",
             )
         return paths
 

@@ -79,7 +79,8 @@ class SpecDraft:
                 self._rename(change.field, change.to, schema)
 
     def _add(self, text: str, name: str, schema: Schema) -> None:
-        suffix, transform, column = parsed_transform(_text(text), "a new partition field", self.table)
+        names = [field.name for field in schema.fields]
+        suffix, transform, column = parsed_transform(_text(text), "a new partition field", self.table, names)
         source, path = source_of(column, schema)
         same = [one for one in self.fields if one.source_id == source.field_id and _same(one.transform, transform)]
         if same:
