@@ -16,7 +16,10 @@ import lakebed
 from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.spark import source
-from lakebed.spark.data_sources import NewestStreamReader, data_sources
+from tests.pyspark_release import needs
+
+needs("4.0", "sources that are written in Python", whole_module=True)
+from lakebed.spark.data_sources import NewestStreamReader, data_sources  # noqa: E402
 
 OPTIONS: dict[str, dict[str, object]] = {
     "hudi": {}, "paimon": {"bucket": "1", "changelog-producer": "lookup"}, "iceberg": {"format-version": "2"},

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.errors import LakebedError
-from lakebed.spark.data_sources import data_sources
 from lakebed.spark.types import spark_schema
 from tests.pyspark_release import needs
 
@@ -88,6 +87,9 @@ def test_errors_of_spark_do_not_tell(spark: SparkSession, table: str) -> None:
 
 
 def test_readers_and_writers_hold_no_secret_that_may_not_travel(table: str) -> None:
+    needs("4.0", "sources that are written in Python")
+    from lakebed.spark.data_sources import data_sources
+
     (source,) = data_sources({"lakebed": "lakebed"}, 1, False)
     for call in (lambda s: s.schema(), lambda s: s.writer(spark_schema(SCHEMA), False)):
         with pytest.raises(LakebedError, match="explicit secrets would travel"):
