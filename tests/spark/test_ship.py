@@ -15,7 +15,7 @@ from pyspark import SparkFiles
 from pyspark.errors import AnalysisException, PythonException
 
 import lakebed
-from lakebed.errors import LakebedError, RuntimeMissingError, TableNotFoundError, UsageError
+from lakebed.errors import DataCleanedError, LakebedError, RuntimeMissingError, TableNotFoundError, UsageError
 from lakebed.spark import failures, worker
 from lakebed.spark.ship import pack_environment
 
@@ -131,6 +131,31 @@ def test_what_a_worker_said_is_the_error(buried: str, kind: type[LakebedError], 
         assert str(error).startswith(text) and "Traceback" not in str(error)
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is kind and str(again) == str(error)
+
+
+UPDATED = "It is possible the underlying files have been updated. You can explicitly invalidate"
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [
+        (f"File file:/a b%20:c/t/1 does not exist.parquet does not exist\n\n{UPDATED}", "1 does not exist.parquet"),
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file"
+         " file:///a%20b%2520:c/t/1.parquet.  File does not exist. It is possible", "1.parquet"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/a%20b%2520:c/t/1.parquet. SQLSTATE: 42K03", "1.parquet"),
+    ],
+    ids=["3.5", "4.0", "when it is planned"],
+)  # fmt: skip
+def test_a_file_that_spark_missed_is_an_error_of_its_table(
+    said: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark 3.5 names the path as it is, later releases name its URL."""
+    monkeypatch.setattr(failures, "_tables", {"/a b%20:c/t": "/a b%20:c"})
+    error = failures.lakebed_error(PythonException(f"Job aborted due to stage failure: {said}"))
+    assert isinstance(error, DataCleanedError)
+    assert (error.table, error.file) == ("/a b%20:c", f"/a b%20:c/t/{file}")
+    monkeypatch.setattr(failures, "_tables", {})
+    assert failures.lakebed_error(PythonException(said)) is None, "a file of no table of ours"
 
 
 def test_other_errors_are_as_spark_has_them() -> None:

@@ -28,8 +28,9 @@ from lakebed.spark.worker import MISSING
 _OURS = re.compile(r"^(?:\w+\.)*?lakebed\.errors\.(\w+): (.+)$", re.MULTILINE)
 _GONE = re.compile(
     r"Encountered error while reading file (file:\S+?)\. +File does not exist|Path does not exist: (file:\S+?)\. "
+    r"|File file:(/[^\n]*) does not exist\s+It is possible the underlying files have been updated"
 )
-"""The messages of Spark's own readers about a missing file, with the file's URL."""
+"""The messages of Spark's own readers about a missing file, with the file's URL, or (3.5) with its path as it is."""
 _SQL_STATE = re.compile(r"\s+SQLSTATE: \w{5}(; line \d+ pos \d+)?\s*$")
 """What Spark adds to the last line of an error that was raised while it analyzed a query."""
 _MISSING = re.compile(rf"RuntimeError: ({re.escape(MISSING)}.*)")
@@ -149,7 +150,7 @@ def lakebed_error(error: BaseException) -> errors.LakebedError | None:
 def _gone_file(text: str) -> errors.DataCleanedError | None:
     """The error for a file that Spark read itself and that is gone; None for any other text."""
     for named in _GONE.finditer(text):
-        path = "/" + unquote((named[1] or named[2]).removeprefix("file:")).lstrip("/")
+        path = named[3] or "/" + unquote((named[1] or named[2]).removeprefix("file:")).lstrip("/")
         table = _tables.get(posixpath.dirname(path))
         if table is not None:
             return errors.DataCleanedError(
