@@ -29,7 +29,7 @@ def current_metadata(store: Store, known: tuple[str, bytes] | None = None) -> tu
     """The name of the current metadata file and its bytes; None when the table has none.
 
     `known` is what an earlier call returned: one request in a row tells then whether it still is the current one.
-    FileNotFoundError when a file is removed before it is read.
+    FileNotFoundError when a file is removed before it is read, CorruptError when the one that the hint names was.
     """
     return _Look(store, known).current()
 
@@ -60,7 +60,23 @@ class _Look:
             if newest and hint <= (layout.hadoop_version(newest[0]) or 0):
                 return newest
         self._read([*_names(hint), *_names(hint + 1)])
-        return (self._following(hint) if self._of(hint) else None) or self._listed()
+        following = self._following(hint) if self._of(hint) else None
+        return following or self._checked(self._listed(), hint)
+
+    def _checked(self, newest: tuple[str, bytes] | None, hint: int) -> tuple[str, bytes] | None:
+        """The newest file that is listed. CorruptError where it is older than the hint, whose file was there when the
+        hint was written: the reference engine fails too. The hint is read again, since the table may be a new one."""
+        version = layout.hadoop_version(newest[0]) if newest is not None else None
+        if version is None or version >= hint or self._bytes_of(layout.VERSION_HINT) != str(hint).encode():
+            return newest
+        raise CorruptError(
+            "the table's current metadata file is gone",
+            table=self._store.location,
+            file=f"{_FOLDER}/{layout.hadoop_metadata(hint)}",
+            why=f"{layout.VERSION_HINT} names version {hint}, and the newest file that is there is version {version}",
+            todo=f"Restore the file. If it is lost, remove {_FOLDER}/{layout.VERSION_HINT}: the table is then that of"
+            f" version {version}, without the commits since",
+        )
 
     def _may_be(self, name: str, known: int | None) -> bool:
         """Whether to look for a name: the known version has the spelling that it had."""
